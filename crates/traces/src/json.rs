@@ -1,0 +1,1 @@
+//! Decoding of JSON and JSON lines as found in the wild.
