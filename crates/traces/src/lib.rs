@@ -16,6 +16,7 @@ use condenser::event::Event;
 
 mod document;
 mod error;
+mod fields;
 mod ids;
 pub mod json;
 mod openai_chat;
