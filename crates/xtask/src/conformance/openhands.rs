@@ -1,0 +1,116 @@
+//! Suites recorded from the OpenHands SDK 1.58.2, under the `openhands` rules.
+//!
+//! A recorded Python exception is compared as "an error while loading"; its class name is Python's.
+
+use condenser::event::Event;
+use condenser::{EventHeader, Property, Rules, View};
+use condenser_traces::openhands_v1::{Mode, parse_event};
+use serde_json::{Value, json};
+
+use super::Answer;
+
+fn load(case: &Value) -> Option<Vec<Event>> {
+    case["events"].as_array()?.iter().map(|event| parse_event(event.clone(), Mode::Strict).ok()).collect()
+}
+
+/// An answer where loading itself may be what fails.
+fn answer(case: &Value, build: impl FnOnce(&[Event]) -> Value) -> Answer {
+    let expect = &case["expect"];
+    let expected = if expect["error"].is_string() { json!({"error": "loading"}) } else { expect.clone() };
+    let got = load(case).map_or_else(|| json!({"error": "loading"}), |events| build(&events));
+    Answer { expected, got }
+}
+
+fn ids(view: &View) -> Value {
+    view.ids().map(|id| id.as_str()).collect()
+}
+
+fn indices(view: &View) -> Value {
+    view.manipulation_indices().collect()
+}
+
+fn summaries(view: &View) -> Value {
+    view.iter()
+        .filter_map(|entry| Some((entry, entry.summary()?)))
+        .map(|(entry, text)| json!({"id": entry.id().as_str(), "position": entry.index(), "summary": text}))
+        .collect()
+}
+
+fn property_name(property: Property) -> Value {
+    serde_json::to_value(property).unwrap_or_default()
+}
+
+pub(super) fn view(case: &Value) -> Answer {
+    answer(case, |events| {
+        let view = View::replay(events, Rules::OpenHands);
+        let dropped: Value = view
+            .diagnostics()
+            .dropped
+            .iter()
+            .map(|dropped| {
+                let ids: Vec<&str> = dropped.ids.iter().map(|id| id.as_str()).collect();
+                json!({"property": property_name(dropped.property), "dropped": ids})
+            })
+            .collect();
+        json!({
+            "view_event_ids": ids(&view),
+            "summaries": summaries(&view),
+            "unhandled_condensation_request": view.has_unhandled_request(),
+            "manipulation_indices": indices(&view),
+            "enforcement": dropped,
+        })
+    })
+}
+
+pub(super) fn append(case: &Value) -> Answer {
+    answer(case, |events| {
+        let every = case["config"]["checkpoint_every"].as_u64().unwrap_or(1).max(1) as usize;
+        let mut view = View::new(Rules::OpenHands);
+        let mut steps = Vec::new();
+        for (i, event) in events.iter().enumerate() {
+            view.push(event);
+            if (i + 1) % every == 0 || i + 1 == events.len() {
+                steps.push(json!({
+                    "after": i + 1,
+                    "view_event_ids": ids(&view),
+                    "unhandled_condensation_request": view.has_unhandled_request(),
+                    "manipulation_indices": indices(&view),
+                }));
+            }
+        }
+        json!({
+            "steps": steps,
+            "summaries": summaries(&view),
+            "rebuilt_view_event_ids": ids(&View::replay(events, Rules::OpenHands)),
+        })
+    })
+}
+
+pub(super) fn indices_suite(case: &Value) -> Answer {
+    answer(case, |events| {
+        let mut view = View::new(Rules::OpenHands);
+        for event in events.iter().filter(|event| event.class().is_shown()) {
+            view.push(event);
+        }
+        let per_property: serde_json::Map<String, Value> = Property::ALL
+            .into_iter()
+            .map(|property| {
+                let name = property_name(property).as_str().unwrap_or_default().to_owned();
+                (name, json!(view.openhands_indices(property)))
+            })
+            .collect();
+        let found: Value = case["config"]["find_next"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|threshold| {
+                let from = usize::try_from(threshold.as_i64().unwrap_or_default()).unwrap_or(0);
+                match view.next_index(from) {
+                    Some(index) => json!({"threshold": threshold, "index": index}),
+                    None => json!({"threshold": threshold, "error": "ValueError"}),
+                }
+            })
+            .collect();
+        json!({"manipulation_indices": indices(&view), "per_property": per_property, "find_next": found})
+    })
+}
