@@ -157,7 +157,15 @@ impl View {
         found.n_open += u32::from(slot.open);
         self.sound.batches[batch as usize].n_members += 1;
         self.sound.run = Some(batch);
+        self.note_pinned(&slot);
         self.add(slot);
+    }
+
+    /// A pin may name an event that comes later.
+    fn note_pinned(&mut self, slot: &Slot) {
+        if !self.pinned.is_empty() && self.pinned.contains(&slot.id) {
+            self.sound.pinned_groups.insert(slot.group);
+        }
     }
 
     /// A call id that is used again: nothing can answer its older call any more.
@@ -191,6 +199,7 @@ impl View {
         group.n_open -= 1;
         self.sound.batches[slot.batch as usize].n_members += 1;
         self.slots[call.action as usize].open = false;
+        self.note_pinned(&slot);
         self.add(slot);
         self.cuts.push(true);
         Pushed::Shown
@@ -210,6 +219,7 @@ impl View {
         self.tokens = self.tokens - u64::from(older.tokens) + u64::from(slot.tokens);
         self.unsized_entries = self.unsized_entries + usize::from(!slot.sized) - usize::from(!older.sized);
         self.slots[position] = slot;
+        self.note_pinned(&slot);
         Pushed::Shown
     }
 
