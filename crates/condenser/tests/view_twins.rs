@@ -1,4 +1,5 @@
 //! The view against slow, obvious twins that search lists instead of keeping books.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 mod common;
 
@@ -234,7 +235,7 @@ fn openhands_twin(events: &[Event]) -> (Vec<EventId>, Vec<(Property, Vec<EventId
             if entry.is_summary() {
                 Item::summary(entry.id().clone())
             } else {
-                Item::of(&events_without_undo(events)[entry.seq()])
+                Item::of(events_without_undo(events)[entry.seq()])
             }
         })
         .collect();

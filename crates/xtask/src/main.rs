@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its product")]
 
 mod conformance;
+mod test;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,6 +18,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run all tests that this machine can run, and say what was left out.
+    Test {
+        /// Groups that must not be left out: shared, python, models, browser.
+        #[arg(long, value_delimiter = ',')]
+        require: Vec<String>,
+    },
     /// Run recorded answers of the real peers against the ports, a line per file.
     Conformance {
         /// The folder of suites [default: $CONDENSER_SHARED/conformance].
@@ -27,6 +34,7 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
+        Command::Test { require } => test::command(&require),
         Command::Conformance { dir } => conformance::command(dir),
     };
     match result {
