@@ -5,6 +5,7 @@ pub mod condenser;
 mod cuts;
 pub mod event;
 pub mod header;
+pub mod lower;
 pub mod policy;
 pub mod profile;
 pub mod recall;

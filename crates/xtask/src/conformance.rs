@@ -28,6 +28,7 @@ fn driver(suite: &str) -> Option<Driver> {
     Some(match suite {
         "openhands/view" => openhands::view,
         "openhands/append" => openhands::append,
+        "openhands/messages" => openhands::messages,
         "openhands/indices" => openhands::indices_suite,
         _ => return None,
     })

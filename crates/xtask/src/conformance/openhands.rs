@@ -3,6 +3,7 @@
 //! A recorded Python exception is compared as "an error while loading"; its class name is Python's.
 
 use condenser::event::Event;
+use condenser::lower::openhands::{ChatOptions, event_messages, view_messages};
 use condenser::{EventHeader, Property, Rules, View};
 use condenser_traces::openhands_v1::{Mode, parse_event};
 use serde_json::{Value, json};
@@ -113,4 +114,55 @@ pub(super) fn indices_suite(case: &Value) -> Answer {
             .collect();
         json!({"manipulation_indices": indices(&view), "per_property": per_property, "find_next": found})
     })
+}
+
+pub(super) fn messages(case: &Value) -> Answer {
+    let expect = &case["expect"];
+    let stage = |error: &Value| if error == "ValidationError" { "loading" } else { "lowering" };
+    let expected = if expect["error"].is_string() { json!({"error": stage(&expect["error"])}) } else { expect.clone() };
+    let switch = |name: &str| case["config"]["chat"][name].as_bool().unwrap_or_default();
+    let options = ChatOptions {
+        cache_enabled: switch("cache_enabled"),
+        vision_enabled: switch("vision_enabled"),
+        function_calling_enabled: switch("function_calling_enabled"),
+        force_string_serializer: switch("force_string_serializer"),
+        send_reasoning_content: switch("send_reasoning_content"),
+    };
+    let lower = |events: &[Event]| {
+        let messages = if case["config"]["source"] == "view" {
+            view_messages(&View::replay(events, Rules::OpenHands), events)?
+        } else {
+            event_messages(events)?
+        };
+        messages.iter().map(|message| message.to_chat(options)).collect::<Result<Vec<_>, _>>()
+    };
+    let got = match load(case).map(|events| lower(&events)) {
+        None => json!({"error": "loading"}),
+        Some(Err(_)) => json!({"error": "lowering"}),
+        Some(Ok(mut messages)) => {
+            if case["config"]["digest"].as_bool() == Some(true) {
+                messages.iter_mut().for_each(digest);
+            }
+            json!({"messages": messages})
+        }
+    };
+    Answer { expected, got }
+}
+
+/// Replaces long texts by their length and ends, as the recording did.
+fn digest(value: &mut Value) {
+    match value {
+        Value::String(text) if text.chars().count() > 1000 => {
+            let characters: Vec<char> = text.chars().collect();
+            let ends = |part: &[char]| part.iter().collect::<String>();
+            *value = json!({
+                "chars": characters.len(),
+                "head": ends(&characters[..40]),
+                "tail": ends(&characters[characters.len() - 40..]),
+            });
+        }
+        Value::Array(items) => items.iter_mut().for_each(digest),
+        Value::Object(fields) => fields.values_mut().for_each(digest),
+        _ => {}
+    }
 }
