@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use condenser::event::{ContentBlock, Event, EventKind};
 use serde_json::Value;
 
-use super::event::part;
+use super::event;
 
 /// Messages that repeat actions and observations.
 ///
@@ -54,7 +54,7 @@ impl Mirrors {
                 continue;
             };
             let content = || match message.get("content") {
-                Some(Value::Array(parts)) => parts.iter().map(|part| part(part).0).collect(),
+                Some(Value::Array(parts)) => parts.iter().map(|part| event::part(part).0).collect(),
                 Some(Value::String(text)) if !text.is_empty() => vec![ContentBlock::text(text.as_str())],
                 _ => Vec::new(),
             };
