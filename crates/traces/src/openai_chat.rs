@@ -52,7 +52,8 @@ fn of_many<'a>(values: impl Iterator<Item = &'a Value> + Clone, if_messages: Lay
         return Some(if_messages);
     }
     let head = || values.clone().take(SNIFFED);
-    let is_rows = head().all(|value| messages_key(value).is_some()) && head().any(has_messages);
+    let n_rows = head().filter(|value| messages_key(value).is_some()).count();
+    let is_rows = n_rows * 2 > head().count() && head().any(has_messages);
     (is_rows && !values.clone().any(has_foreign_messages)).then_some(Layout::Rows)
 }
 
