@@ -46,6 +46,11 @@ pub(crate) fn outline(trace: &Trace) -> Vec<String> {
     trace.events.iter().map(|event| format!("{} {}", event.id, event.kind.name())).collect()
 }
 
+/// The events as their own JSON.
+pub(crate) fn json_of(trace: &Trace) -> Vec<serde_json::Value> {
+    trace.events.iter().map(|event| serde_json::to_value(event).unwrap()).collect()
+}
+
 /// What every trace promises: unique ids, and events that survive their own JSON.
 #[track_caller]
 pub(crate) fn check_trace(trace: &Trace) {

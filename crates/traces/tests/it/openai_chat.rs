@@ -3,7 +3,7 @@
 use condenser_traces::{ReadError, Trace};
 use serde_json::{Value, json};
 
-use crate::common::{check_trace, diagnostics, outline, read, read_one, try_read};
+use crate::common::{check_trace, diagnostics, json_of, outline, read, read_one, try_read};
 
 fn call(id: &str, name: &str) -> Value {
     json!({"id": id, "type": "function", "function": {"name": name, "arguments": "{}"}})
@@ -21,10 +21,6 @@ fn chat(messages: &[Value]) -> Trace {
     let trace = read_one(json!(messages).to_string());
     check_trace(&trace);
     trace
-}
-
-fn json_of(trace: &Trace) -> Vec<Value> {
-    trace.events.iter().map(|event| serde_json::to_value(event).unwrap()).collect()
 }
 
 /// `call id of each action and observation`.

@@ -6,7 +6,7 @@ use condenser_traces::openhands_v1::{Mode, parse_event};
 use condenser_traces::{Trace, read_path};
 use serde_json::{Value, json};
 
-use crate::common::{check_trace, diagnostics, outline, read, read_one};
+use crate::common::{check_trace, diagnostics, json_of, outline, read, read_one};
 
 /// The event of a stored value as its own JSON, without id and schema.
 fn own(stored: Value) -> Value {
@@ -437,4 +437,28 @@ fn the_state_beside_a_folder_gives_head_and_usage() {
     assert_eq!((usage.input_tokens, usage.cache_write_tokens, usage.total_input()), (Some(10), Some(500), Some(600)));
     assert_eq!(trace.events[1].usage, None);
     assert_eq!(diagnostics(&trace), ["file: 1 events stand on other branches and are left out"]);
+}
+
+#[test]
+fn a_forgotten_summary_is_named_as_views_name_it() {
+    let condensation = |id: &str, forgotten: &[&str]| json!({"id": id, "kind": "Condensation", "forgotten_event_ids": forgotten, "summary": "s", "summary_offset": 0});
+    let trace = read_one(lines(&[
+        user("a", "a"),
+        condensation("c1", &["a", "nowhere"]),
+        user("b", "b"),
+        condensation("c2", &["b", "random"]),
+        condensation("c3", &["c2-summary"]),
+        condensation("c4", &["x", "y"]),
+    ]));
+    let forgotten: Vec<_> =
+        json_of(&trace).iter().filter_map(|event| event.get("forgotten_event_ids").cloned()).collect();
+    assert_eq!(
+        forgotten,
+        [json!(["a", "nowhere"]), json!(["b", "c1-summary"]), json!(["c2-summary"]), json!(["x", "y"])]
+    );
+    assert_eq!(json_of(&trace)[3]["foreign"]["forgotten_summary_id"], json!("random"));
+    assert_eq!(
+        diagnostics(&trace),
+        ["file: 1 condensations forget an earlier summary by an id that is not stored; read as that summary"]
+    );
 }
