@@ -340,7 +340,46 @@ fn events(values: Vec<(String, Value)>, head: &Head, diagnostics: &mut Vec<Diagn
             format!("{n_mirrors} messages repeat calls and answers that also stand as actions and observations; kept as unknown"),
         ));
     }
-    active_branch(parsed, head, diagnostics)
+    let mut events = active_branch(parsed, head, diagnostics);
+    name_forgotten_summaries(&mut events, diagnostics);
+    events
+}
+
+/// Names the summary that a condensation forgets as a view names it.
+///
+/// Versions of 2025 gave the entry of a summary a random id that no file holds. A condensation that forgets
+/// exactly one id of no earlier event, while a summary is shown, means that summary.
+fn name_forgotten_summaries(events: &mut [Event], diagnostics: &mut Vec<Diagnostic>) {
+    let mut seen: HashSet<EventId> = HashSet::new();
+    let mut shown: Option<EventId> = None;
+    let mut n_named = 0usize;
+    for event in events {
+        if let EventKind::Condensation(record) = &mut event.kind {
+            let summary = shown.take_if(|shown| !record.forgotten_event_ids.contains(shown));
+            let mut unknown = record.forgotten_event_ids.iter().filter(|id| !seen.contains(*id));
+            if let (Some(summary), Some(stored), None) = (&summary, unknown.next().cloned(), unknown.next()) {
+                record.forgotten_event_ids.remove(&stored);
+                record.forgotten_event_ids.insert(summary.clone());
+                event.foreign.insert("forgotten_summary_id".to_owned(), Value::from(stored.as_str()));
+                n_named += 1;
+                shown = None;
+            } else {
+                shown = summary;
+            }
+            if record.shown_summary().is_some() {
+                shown = Some(event.id.summary_id());
+            }
+        }
+        seen.insert(event.id.clone());
+    }
+    if n_named > 0 {
+        diagnostics.push(Diagnostic::new(
+            "file",
+            format!(
+                "{n_named} condensations forget an earlier summary by an id that is not stored; read as that summary"
+            ),
+        ));
+    }
 }
 
 /// The events on the path to the head, with what is never shown left where it stands.
