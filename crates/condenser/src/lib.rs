@@ -11,6 +11,7 @@ pub mod profile;
 pub mod recall;
 pub mod request;
 pub mod tokens;
+pub mod tree;
 pub mod view;
 
 pub use condensation::{Condensation, Provenance, Rewrite, RewriteOp};

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use condenser::event::{Event, EventId, EventKind, Message, Origin, Role, Source, Unknown, Usage};
+use condenser::tree::ROOT;
 use serde_json::{Map, Value};
 
 use crate::fields::{self, take_list, take_text};
@@ -387,8 +388,7 @@ fn name_forgotten_summaries(events: &mut [Event], diagnostics: &mut Vec<Diagnost
 /// Without any `parent_id` that is the whole log. A parent that is not an earlier event is bridged by the
 /// event before.
 fn active_branch(parsed: Vec<(String, Event)>, head: &Head, diagnostics: &mut Vec<Diagnostic>) -> Vec<Event> {
-    let is_branched = |event: &Event| event.parent.is_some() || event.foreign.contains_key("parent_id");
-    if head.leaf.is_none() && !head.is_empty && !parsed.iter().any(|(_, event)| is_branched(event)) {
+    if head.leaf.is_none() && !head.is_empty && parsed.iter().all(|(_, event)| event.parent.is_none()) {
         return parsed.into_iter().map(|(_, event)| event).collect();
     }
     let mut position: HashMap<EventId, usize> = HashMap::new();
@@ -396,6 +396,7 @@ fn active_branch(parsed: Vec<(String, Event)>, head: &Head, diagnostics: &mut Ve
     for (at, (place, event)) in parsed.iter().enumerate() {
         let before = at.checked_sub(1);
         let parent = match &event.parent {
+            Some(parent) if parent.as_str() == ROOT => None,
             Some(parent) => position.get(parent).copied().or_else(|| {
                 diagnostics.push(Diagnostic::new(
                     place,
@@ -403,7 +404,6 @@ fn active_branch(parsed: Vec<(String, Event)>, head: &Head, diagnostics: &mut Ve
                 ));
                 before
             }),
-            None if event.foreign.get("parent_id").is_some_and(|parent| parent == event::ROOT) => None,
             None => before,
         };
         parents.push(parent);

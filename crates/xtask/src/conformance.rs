@@ -29,6 +29,7 @@ fn driver(suite: &str) -> Option<Driver> {
         "openhands/view" => openhands::view,
         "openhands/append" => openhands::append,
         "openhands/messages" => openhands::messages,
+        "openhands/branch" => openhands::branch,
         "openhands/indices" => openhands::indices_suite,
         _ => return None,
     })

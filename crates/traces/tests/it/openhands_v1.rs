@@ -235,8 +235,8 @@ fn condensations_and_what_is_never_shown_keep_their_words() {
     assert_eq!(
         own(json!({"kind": "NewEvent", "source": "hook", "parent_id": "__root__", "deep": {"x": null}})),
         json!({
-            "source": "hook", "kind": "unknown", "foreign_kind": "NewEvent", "payload": {"deep": {"x": null}},
-            "foreign": {"kind": "NewEvent", "parent_id": "__root__"}
+            "parent": "__root__", "source": "hook", "kind": "unknown", "foreign_kind": "NewEvent",
+            "payload": {"deep": {"x": null}}, "foreign": {"kind": "NewEvent"}
         })
     );
 }

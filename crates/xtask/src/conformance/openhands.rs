@@ -4,6 +4,7 @@
 
 use condenser::event::Event;
 use condenser::lower::openhands::{ChatOptions, event_messages, view_messages};
+use condenser::tree::{Head, ROOT, Tree};
 use condenser::{EventHeader, Property, Rules, View};
 use condenser_traces::openhands_v1::{Mode, parse_event};
 use serde_json::{Value, json};
@@ -147,6 +148,68 @@ pub(super) fn messages(case: &Value) -> Answer {
         }
     };
     Answer { expected, got }
+}
+
+/// Kinds that the peer attaches to the tree without ever making them the head by default.
+const NEVER_NEWEST_HEAD: [&str; 2] = ["ConversationStateUpdateEvent", "ConversationErrorEvent"];
+
+pub(super) fn branch(case: &Value) -> Answer {
+    let expect = &case["expect"];
+    let config = &case["config"];
+    let through_state = config["store"] == "state";
+    let mut stored: Vec<Event> = Vec::new();
+    let mut tree = Tree::default();
+    let mut head = Head::Newest;
+    let class = |event: &Event| event.foreign["kind"].as_str().unwrap_or_default().to_owned();
+    let can_be_head = |events: &[Event], at: usize| !NEVER_NEWEST_HEAD.contains(&class(&events[at]).as_str());
+    for (position, value) in case["events"].as_array().into_iter().flatten().enumerate() {
+        for step in config["navigate"].as_array().into_iter().flatten().filter(|step| step["after"] == position) {
+            head = step["leaf_event_id"].as_str().map_or(Head::Empty, |id| Head::At(id.into()));
+        }
+        let Ok(mut event) = parse_event(value.clone(), Mode::Strict) else {
+            return Answer { expected: expect.clone(), got: json!({"error": "loading"}) };
+        };
+        if through_state && event.parent.is_none() {
+            event.parent = match tree.resolve(&head, |at| can_be_head(&stored, at)) {
+                Some(leaf) => Some(leaf.clone()),
+                None => (!stored.is_empty()).then(|| ROOT.into()),
+            };
+        }
+        if tree.append(&event.id, event.parent.as_ref()).is_err() {
+            return Answer {
+                expected: expect.clone(),
+                got: json!({"error": "ValueError", "at": "append", "event": event.id.as_str()}),
+            };
+        }
+        if through_state && class(&event) != "ConversationStateUpdateEvent" {
+            head = Head::At(event.id.clone());
+        }
+        stored.push(event);
+    }
+    if config["leaf_event_id"] != "keep" {
+        head = match (config["leaf_event_id"].as_str(), config["head_is_empty"].as_bool()) {
+            (Some(id), _) => Head::At(id.into()),
+            (None, Some(true)) => Head::Empty,
+            _ => Head::Newest,
+        };
+    }
+    let parents: Vec<Value> = stored
+        .iter()
+        .map(|event| json!([event.id.as_str(), event.parent.as_ref().map(|parent| parent.as_str())]))
+        .collect();
+    let leaf = tree.resolve(&head, |at| can_be_head(&stored, at));
+    let path = leaf.map_or(Ok(Vec::new()), |leaf| tree.path(leaf));
+    let mut got = json!({"parents": parents, "active_leaf": leaf.map(|leaf| leaf.as_str())});
+    match path {
+        Err(_) => got["error"] = json!("KeyError"),
+        Ok(path) => {
+            let limit = config["limit"].as_u64().map_or(path.len(), |limit| limit as usize);
+            got["path"] = path[path.len().saturating_sub(limit)..].iter().map(|&at| stored[at].id.as_str()).collect();
+            let view = View::replay(path.iter().map(|&at| &stored[at]), Rules::OpenHands);
+            got["view_event_ids"] = ids(&view);
+        }
+    }
+    Answer { expected: expect.clone(), got }
 }
 
 /// Replaces long texts by their length and ends, as the recording did.
