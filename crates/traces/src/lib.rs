@@ -14,12 +14,17 @@ use std::path::{Path, PathBuf};
 
 use condenser::event::Event;
 
+mod blocks;
+mod builder;
+pub mod claude_code;
 mod document;
 mod error;
+mod fields;
 mod ids;
 pub mod json;
 mod openai_chat;
 pub mod openhands_v1;
+pub mod pi;
 
 pub use document::{Content, Document, MAX_BYTES};
 pub use error::ReadError;
@@ -81,7 +86,7 @@ pub struct Format {
 /// The formats, in the order in which they are tried: the first that fits wins.
 ///
 /// The narrow ones come first; chat messages, which many things look like, come last.
-pub static FORMATS: &[Format] = &[openhands_v1::FORMAT, openai_chat::FORMAT];
+pub static FORMATS: &[Format] = &[openhands_v1::FORMAT, pi::FORMAT, claude_code::FORMAT, openai_chat::FORMAT];
 
 /// The format with this name.
 ///
