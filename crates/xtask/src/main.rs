@@ -1,0 +1,68 @@
+//! Developer commands: `cargo xtask COMMAND`.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its product")]
+
+mod conformance;
+mod test;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Developer commands of the condenser workspace")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run all tests that this machine can run, and say what was left out.
+    Test {
+        /// Groups that must not be left out: shared, python, models, browser.
+        #[arg(long, value_delimiter = ',')]
+        require: Vec<String>,
+    },
+    /// Run recorded answers of the real peers against the ports, a line per file.
+    Conformance {
+        /// The folder of suites [default: $CONDENSER_SHARED/conformance].
+        dir: Option<PathBuf>,
+    },
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match arguments.command {
+        Command::Test { require } => test::command(&require),
+        Command::Conformance { dir } => conformance::command(dir),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the workspace.
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// The folder with recorded cases and traces that is kept outside the repository.
+///
+/// # Errors
+/// A set `CONDENSER_SHARED` that names nothing.
+fn shared() -> anyhow::Result<PathBuf> {
+    match std::env::var_os("CONDENSER_SHARED") {
+        None => Ok(root().join("../shared")),
+        Some(path) => {
+            let path = PathBuf::from(path);
+            anyhow::ensure!(path.is_dir(), "CONDENSER_SHARED names {}, which is not a folder", path.display());
+            Ok(path)
+        }
+    }
+}
