@@ -200,13 +200,6 @@ impl Builder {
         let orphans = self.orphans.report("results answer no earlier call; kept, and no view shows them");
         let duplicates = self.duplicates.report("record ids were used before; `#dup<n>` was appended");
         self.diagnostics.extend(orphans.into_iter().chain(duplicates));
-        Trace {
-            name,
-            format,
-            task: None,
-            events: self.events,
-            records: records as u64,
-            diagnostics: self.diagnostics,
-        }
+        Trace { name, format, task: None, events: self.events, records: records as u64, diagnostics: self.diagnostics }
     }
 }

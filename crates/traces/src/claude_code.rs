@@ -25,9 +25,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use condenser::condensation::{Condensation, Rewrite, RewriteOp};
-use condenser::event::{
-    Action, ContentBlock, EventId, EventKind, Message, Observation, Outcome, Role, Source, Usage,
-};
+use condenser::event::{Action, ContentBlock, EventId, EventKind, Message, Observation, Outcome, Role, Source, Usage};
 use serde_json::{Map, Value};
 
 use crate::blocks::{block, is_visible};
@@ -37,12 +35,8 @@ use crate::json;
 use crate::{Diagnostic, Document, Format, ReadError, Trace};
 
 /// The format.
-pub(crate) const FORMAT: Format = Format {
-    name: "claude-code",
-    description: "Claude Code sessions: ~/.claude/projects/**/*.jsonl",
-    sniff,
-    read,
-};
+pub(crate) const FORMAT: Format =
+    Format { name: "claude-code", description: "Claude Code sessions: ~/.claude/projects/**/*.jsonl", sniff, read };
 
 /// What stands for a result that the client no longer sends.
 const CLEARED: &str = "[Old tool result content cleared]";
@@ -53,7 +47,12 @@ fn sniff(document: &Document) -> bool {
         match record.value.get("type").and_then(Value::as_str) {
             Some("summary") => has("leafUuid") || has("sessionId"),
             Some(
-                "user" | "assistant" | "system" | "progress" | "attachment" | "queue-operation"
+                "user"
+                | "assistant"
+                | "system"
+                | "progress"
+                | "attachment"
+                | "queue-operation"
                 | "file-history-snapshot",
             ) => has("sessionId"),
             _ => false,
@@ -467,11 +466,8 @@ fn add_noise(builder: &mut Builder, source: Source, record: Value) {
 
 /// A user record: text, or results, or both.
 fn add_user(builder: &mut Builder, record: Value) {
-    let source = if record.get("isMeta").and_then(Value::as_bool) == Some(true) {
-        Source::Environment
-    } else {
-        Source::User
-    };
+    let source =
+        if record.get("isMeta").and_then(Value::as_bool) == Some(true) { Source::Environment } else { Source::User };
     let is_rejected = record.get("toolUseResult").and_then(Value::as_str).is_some_and(is_rejection);
     let is_empty = match record.pointer("/message/content") {
         Some(Value::String(text)) => text.is_empty(),
