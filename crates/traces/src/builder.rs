@@ -44,9 +44,9 @@ impl Count {
         self.0.get_or_insert_with(|| (place(), 0)).1 += 1;
     }
 
-    /// The diagnostic, if there was any: the count, then `what`, at the first place.
+    /// The diagnostic, if there was any: `what`, then the count, at the first place.
     pub(crate) fn report(self, what: &str) -> Option<Diagnostic> {
-        self.0.map(|(place, n)| Diagnostic::new(place, format!("{n} {what}")))
+        self.0.map(|(place, n)| Diagnostic::new(place, format!("{what}: {n} in the file, the first here")))
     }
 }
 
@@ -197,8 +197,8 @@ impl Builder {
 
     /// The trace.
     pub(crate) fn finish(mut self, name: String, format: &'static str, records: usize) -> Trace {
-        let orphans = self.orphans.report("results answer no earlier call; kept, and no view shows them");
-        let duplicates = self.duplicates.report("record ids were used before; `#dup<n>` was appended");
+        let orphans = self.orphans.report("results without an earlier call, kept, and shown by no view");
+        let duplicates = self.duplicates.report("record ids that were used before, `#dup<n>` appended");
         self.diagnostics.extend(orphans.into_iter().chain(duplicates));
         Trace { name, format, task: None, events: self.events, records: records as u64, diagnostics: self.diagnostics }
     }

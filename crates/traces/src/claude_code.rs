@@ -42,22 +42,18 @@ pub(crate) const FORMAT: Format =
 const CLEARED: &str = "[Old tool result content cleared]";
 
 fn sniff(document: &Document) -> bool {
-    document.records().iter().take(50).any(|record| {
-        let has = |key: &str| record.value.get(key).is_some_and(Value::is_string);
-        match record.value.get("type").and_then(Value::as_str) {
-            Some("summary") => has("leafUuid") || has("sessionId"),
-            Some(
-                "user"
-                | "assistant"
-                | "system"
-                | "progress"
-                | "attachment"
-                | "queue-operation"
-                | "file-history-snapshot",
-            ) => has("sessionId"),
-            _ => false,
-        }
-    })
+    document.records().iter().take(50).any(|record| is_own(&record.value))
+}
+
+fn is_own(record: &Value) -> bool {
+    let has = |key: &str| record.get(key).is_some_and(Value::is_string);
+    match record.get("type").and_then(Value::as_str) {
+        Some("summary") => has("leafUuid") || has("sessionId"),
+        Some(
+            "user" | "assistant" | "system" | "progress" | "attachment" | "queue-operation" | "file-history-snapshot",
+        ) => has("sessionId"),
+        _ => false,
+    }
 }
 
 /// A record and what the chain needs of it.
@@ -119,8 +115,8 @@ fn is_kind(block: &Value, kind: &str) -> bool {
 }
 
 fn read(mut document: Document) -> Result<Vec<Trace>, ReadError> {
-    if document.is_directory() {
-        return Err(document.unfit(FORMAT.name, "a session is a file"));
+    if !document.records().iter().any(|record| is_own(&record.value)) {
+        return Err(document.unfit(FORMAT.name, "no record has a `sessionId` and a type of a session"));
     }
     let records = document.take_records();
     let n_records = records.len();
@@ -132,8 +128,8 @@ fn read(mut document: Document) -> Result<Vec<Trace>, ReadError> {
         session.add(&mut builder, index, record, live[index]);
     }
     let odd = [
-        session.abandoned.report("records were abandoned by a rewind or a retry and are left out"),
-        session.unmatched.report("cleared results are not in the file"),
+        session.abandoned.report("records abandoned by a rewind or a retry, left out"),
+        session.unmatched.report("cleared results that are not in the file"),
     ];
     builder.note(odd.into_iter().flatten());
     Ok(vec![builder.finish(document.name(), FORMAT.name, n_records)])
@@ -201,7 +197,7 @@ fn live(records: &[Record], builder: &mut Builder) -> Vec<bool> {
             },
         };
     }
-    builder.note(bridged.report("parents are not in the file; the record before stands in"));
+    builder.note(bridged.report("parents that are not in the file, bridged by the record before"));
 
     let answers: HashSet<&str> =
         records.iter().zip(&live).filter(|(_, live)| **live).filter_map(|(record, _)| record.response()).collect();

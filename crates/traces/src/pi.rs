@@ -122,12 +122,12 @@ fn path(records: &[Record], builder: &mut Builder) -> Vec<usize> {
         let place = format!("line {}", records[next].line);
         builder.note([Diagnostic::new(place, "parents form a circle; the branch was cut here")]);
     }
-    builder.note(bridged.report("parents are not in the file; the entry before stands in"));
+    builder.note(bridged.report("parents that are not in the file, bridged by the entry before"));
     path.push(0);
     path.reverse();
     if path.len() < records.len() {
         let off = records.len() - path.len();
-        builder.note([Diagnostic::new("file", format!("{off} entries on other branches are left out"))]);
+        builder.note([Diagnostic::new("file", format!("entries on other branches, left out: {off}"))]);
     }
     path
 }
