@@ -144,10 +144,15 @@ impl Builder {
         }
     }
 
-    /// Adds a compaction that leaves nothing in view but the newest system prompt and the records for
-    /// which `keeps` holds, with the summary before the latter.
-    pub(crate) fn add_compaction(&mut self, summary: Option<String>, keeps: impl Fn(&str) -> bool) -> &mut Event {
-        let system = self.shown.iter().rposition(|entry| entry.is_system);
+    /// Adds a compaction that leaves nothing in view but the records for which `keeps` holds, and, if
+    /// `keeps_system`, the newest system prompt; the summary goes after the latter.
+    pub(crate) fn add_compaction(
+        &mut self,
+        summary: Option<String>,
+        keeps_system: bool,
+        keeps: impl Fn(&str) -> bool,
+    ) -> &mut Event {
+        let system = self.shown.iter().rposition(|entry| entry.is_system).filter(|_| keeps_system);
         let mut forgotten = BTreeSet::new();
         let mut index = 0;
         self.shown.retain(|entry| {
