@@ -1,0 +1,14 @@
+//! SQLite event log.
+mod append;
+mod chain;
+mod error;
+mod header;
+mod id;
+mod log;
+mod read;
+mod schema;
+
+pub use append::{Appended, MAX_EVENT_BYTES, MAX_EVENT_DEPTH};
+pub use error::{AppendError, Cause, OpenError, ReadError, SessionError, StorageError};
+pub use log::{Access, Journal, Log, NewSession, Options, Rules, SessionId, SessionInfo, Sync};
+pub use read::{Branch, Events, Headers, StoredHeader};
