@@ -88,8 +88,8 @@ struct Body {
 
 impl Body {
     fn of(event: &Event) -> Result<Self, AppendError> {
-        let json = serde_json::to_string(event)
-            .map_err(|source| AppendError::Unwritable { id: event.id.clone(), source })?;
+        let json =
+            serde_json::to_string(event).map_err(|source| AppendError::Unwritable { id: event.id.clone(), source })?;
         if json.len() > MAX_EVENT_BYTES {
             return Err(AppendError::TooLarge { id: event.id.clone(), bytes: json.len(), limit: MAX_EVENT_BYTES });
         }
@@ -194,15 +194,14 @@ impl Writer<'_> {
                 }
                 error => error.into(),
             })?;
-        self.conn
-            .prepare_cached("INSERT INTO body VALUES (?1, ?2, ?3)")?
-            .execute((row, hash, &body.json))
-            .map_err(|error| match error {
+        self.conn.prepare_cached("INSERT INTO body VALUES (?1, ?2, ?3)")?.execute((row, hash, &body.json)).map_err(
+            |error| match error {
                 SqliteError::SqliteFailure(code, _) if code.extended_code == SQLITE_TOOBIG => {
                     AppendError::TooLarge { id: event.id.clone(), bytes: body.json.len(), limit: MAX_EVENT_BYTES }
                 }
                 error => error.into(),
-            })?;
+            },
+        )?;
         self.place = Some(Place { position, branch, hash, is_tip: true });
         self.moved = true;
         self.state.events += 1;
@@ -213,9 +212,12 @@ impl Writer<'_> {
         self.store_tip()?;
         let branch = self.state.branches;
         let fork = self.place.as_ref().map(|place| place.position);
-        self.conn
-            .prepare_cached("INSERT INTO branch VALUES (?1, ?2, ?3, ?4, ?4)")?
-            .execute((self.state.number, branch, fork, first))?;
+        self.conn.prepare_cached("INSERT INTO branch VALUES (?1, ?2, ?3, ?4, ?4)")?.execute((
+            self.state.number,
+            branch,
+            fork,
+            first,
+        ))?;
         self.state.branches += 1;
         Ok(branch)
     }
@@ -224,9 +226,11 @@ impl Writer<'_> {
         if let Some(place) = &self.place
             && self.moved
         {
-            self.conn
-                .prepare_cached("UPDATE branch SET tip = ?3 WHERE session = ?1 AND branch = ?2")?
-                .execute((self.state.number, place.branch, place.position))?;
+            self.conn.prepare_cached("UPDATE branch SET tip = ?3 WHERE session = ?1 AND branch = ?2")?.execute((
+                self.state.number,
+                place.branch,
+                place.position,
+            ))?;
         }
         self.moved = false;
         Ok(())

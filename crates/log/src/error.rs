@@ -21,7 +21,9 @@ pub enum StorageError {
     #[error("another process kept the log locked longer than the time-out; try again or raise `Options::busy_timeout`")]
     Locked(#[source] Cause),
     /// The operating system did not let the file, or its `-wal` and `-shm` neighbours, be opened or created.
-    #[error("the log, or its -wal and -shm files, could not be opened; check the permissions of the file and its folder")]
+    #[error(
+        "the log, or its -wal and -shm files, could not be opened; check the permissions of the file and its folder"
+    )]
     Permission(#[source] Cause),
     /// The file's structure is broken. `verify` and `check_file` say more.
     #[error("the log file is damaged; restore it from a backup, or export what `verify` still passes")]
@@ -207,7 +209,9 @@ pub enum AppendError {
         found: Option<EventId>,
     },
     /// An event's JSON is longer than [`MAX_EVENT_BYTES`](crate::MAX_EVENT_BYTES).
-    #[error("event {id} takes {bytes} bytes, more than {limit}, the most for one event; store large content elsewhere and refer to it")]
+    #[error(
+        "event {id} takes {bytes} bytes, more than {limit}, the most for one event; store large content elsewhere and refer to it"
+    )]
     TooLarge {
         /// The event.
         id: EventId,
@@ -217,7 +221,9 @@ pub enum AppendError {
         limit: usize,
     },
     /// An event's JSON is nested deeper than [`MAX_EVENT_DEPTH`](crate::MAX_EVENT_DEPTH), so that no reader would read it back.
-    #[error("event {id} is nested {depth} deep, more than {limit}, the most that can be read back; store the value as JSON text")]
+    #[error(
+        "event {id} is nested {depth} deep, more than {limit}, the most that can be read back; store the value as JSON text"
+    )]
     TooDeep {
         /// The event.
         id: EventId,

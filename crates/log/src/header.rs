@@ -1,6 +1,6 @@
 //! The columns of an event's header: what a view needs, apart from the body.
 
-use condenser::event::{Event, EventKind};
+use condenser::{Event, EventHeader};
 
 pub(crate) const CONDENSATION: i64 = 5;
 pub(crate) const UNDO: i64 = 8;
@@ -29,7 +29,12 @@ fn kind_number(name: &str) -> i64 {
 
 /// The name of a kind; numbers of newer builds are `unknown`.
 pub(crate) fn kind_name(number: i64) -> &'static str {
-    number.checked_sub(1).and_then(|index| usize::try_from(index).ok()).and_then(|index| KINDS.get(index)).copied().unwrap_or("unknown")
+    number
+        .checked_sub(1)
+        .and_then(|index| usize::try_from(index).ok())
+        .and_then(|index| KINDS.get(index))
+        .copied()
+        .unwrap_or("unknown")
 }
 
 /// The column `flags`: an action carries thinking blocks.
@@ -48,16 +53,14 @@ pub(crate) struct Columns<'a> {
 
 impl<'a> Columns<'a> {
     pub(crate) fn of(event: &'a Event) -> Self {
-        let (flags, call) = match &event.kind {
-            EventKind::Action(action) => {
-                (if action.thinking.is_empty() { 0 } else { THINKING }, Some(action.call_id.as_str()))
-            }
-            EventKind::Observation(observation) => {
-                (if observation.interim { INTERIM } else { 0 }, Some(observation.call_id.as_str()))
-            }
-            _ => (0, None),
-        };
-        Self { kind: kind_number(event.kind.name()), flags, call, response: event.response_id() }
+        let thinking = if event.has_thinking() { THINKING } else { 0 };
+        let interim = if event.is_interim() { INTERIM } else { 0 };
+        Self {
+            kind: kind_number(event.kind.name()),
+            flags: thinking | interim,
+            call: event.call_id(),
+            response: EventHeader::response_id(event),
+        }
     }
 }
 

@@ -112,8 +112,8 @@ impl fmt::Display for SessionId {
 
 /// The rule set that reads a session, kept with it: no reader applies another one unasked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rules {
-    /// The rule set's name.
+pub struct RuleSet {
+    /// The rule set's name, as [`condenser::Rules`] is written.
     pub name: String,
     /// Its version.
     pub version: u32,
@@ -125,7 +125,7 @@ pub struct NewSession {
     /// A name for people; it need not be unique.
     pub name: String,
     /// The rule set.
-    pub rules: Rules,
+    pub rules: RuleSet,
     /// Whatever the host keeps with a session: source, model, task.
     pub meta: Map<String, Value>,
 }
@@ -140,7 +140,7 @@ pub struct SessionInfo {
     /// When it was created, in milliseconds since 1970.
     pub created_ms: u64,
     /// The rule set that reads it.
-    pub rules: Rules,
+    pub rules: RuleSet,
     /// What the host keeps with it.
     pub meta: Map<String, Value>,
     /// Its events, on all branches.
@@ -220,7 +220,9 @@ impl Log {
                 return Ok((found, String::new()));
             }
             if conn.is_readonly("main")? {
-                return Err(StorageError::ReadOnly(Cause::new("the file allows no writing; open it with `Access::Read`")));
+                return Err(StorageError::ReadOnly(Cause::new(
+                    "the file allows no writing; open it with `Access::Read`",
+                )));
             }
             let journal = set_journal(&conn, wanted, options.busy_timeout)?;
             conn.pragma_update(None, "synchronous", if options.sync == Sync::Full { "full" } else { "normal" })?;
@@ -329,10 +331,10 @@ impl Log {
         let state = State::load(&tx, session)?.ok_or_else(|| SessionError::NoSession(session.clone()))?;
         let position = match head {
             None => None,
-            Some(id) => Some(find(&tx, state.number, id)?.ok_or_else(|| SessionError::NoEvent {
-                session: session.clone(),
-                id: id.clone(),
-            })?),
+            Some(id) => Some(
+                find(&tx, state.number, id)?
+                    .ok_or_else(|| SessionError::NoEvent { session: session.clone(), id: id.clone() })?,
+            ),
         };
         tx.prepare_cached("UPDATE session SET head = ?2 WHERE session = ?1")?.execute((state.number, position))?;
         Ok(tx.commit()?)
@@ -360,7 +362,7 @@ fn session_info(row: &Row<'_>) -> rusqlite::Result<SessionInfo> {
         id: SessionId(row.get(0)?),
         name: row.get(1)?,
         created_ms: row.get(2)?,
-        rules: Rules { name: row.get(3)?, version: row.get(4)? },
+        rules: RuleSet { name: row.get(3)?, version: row.get(4)? },
         meta,
         events: row.get(6)?,
         branches: row.get(7)?,
@@ -412,9 +414,7 @@ impl State {
 /// The position of an event.
 pub(crate) fn find(conn: &Connection, session: i64, id: &EventId) -> Result<Option<i64>, StorageError> {
     let row: Option<i64> = conn
-        .prepare_cached(
-            "SELECT e.row FROM name n JOIN event e ON e.id = n.name AND e.session = ?1 WHERE n.text = ?2",
-        )?
+        .prepare_cached("SELECT e.row FROM name n JOIN event e ON e.id = n.name AND e.session = ?1 WHERE n.text = ?2")?
         .query_row((session, id.as_str()), |row| row.get(0))
         .optional()?;
     row.map(|row| position(session, row)).transpose()

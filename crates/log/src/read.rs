@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use condenser::event::{Event, EventId};
+use condenser::{Class, Condensation, Event, EventHeader, EventId};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -91,10 +91,10 @@ impl Log {
         let state = self.state(session)?;
         let head = match head {
             None => state.head,
-            Some(id) => Some(find(&tx, state.number, id)?.ok_or_else(|| ReadError::NoEvent {
-                session: session.clone(),
-                id: id.clone(),
-            })?),
+            Some(id) => Some(
+                find(&tx, state.number, id)?
+                    .ok_or_else(|| ReadError::NoEvent { session: session.clone(), id: id.clone() })?,
+            ),
         };
         let mut segments = VecDeque::new();
         let mut next = head;
@@ -167,6 +167,53 @@ pub struct StoredHeader {
     pub is_interim: bool,
     /// The whole event, for condensations, undos, pins and unpins only.
     pub event: Option<Box<Event>>,
+}
+
+impl EventHeader for StoredHeader {
+    fn id(&self) -> &str {
+        self.id.as_str()
+    }
+
+    fn class(&self) -> Class {
+        match self.kind {
+            "system_prompt" => Class::SystemPrompt,
+            "message" => Class::Message,
+            "action" => Class::Action,
+            "observation" => Class::Observation,
+            "condensation" => Class::Condensation,
+            "condensation_request" => Class::CondensationRequest,
+            "undo" => Class::Undo,
+            "pin" => Class::Pin,
+            "unpin" => Class::Unpin,
+            _ => Class::Other,
+        }
+    }
+
+    fn call_id(&self) -> Option<&str> {
+        self.call_id.as_deref()
+    }
+
+    fn response_id(&self) -> Option<&str> {
+        self.response_id.as_deref()
+    }
+
+    fn has_thinking(&self) -> bool {
+        self.has_thinking
+    }
+
+    fn is_interim(&self) -> bool {
+        self.is_interim
+    }
+
+    fn condensation(&self) -> Option<&Condensation> {
+        self.event.as_deref().and_then(EventHeader::condensation)
+    }
+
+    fn named_ids(&self, visit: &mut dyn FnMut(&str)) {
+        if let Some(event) = &self.event {
+            event.named_ids(visit);
+        }
+    }
 }
 
 /// An iterator over headers. It ends after its first error.

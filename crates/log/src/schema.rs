@@ -93,7 +93,10 @@ pub(crate) fn create(conn: &Connection) -> rusqlite::Result<()> {
     let tx = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
     if format(&tx)? == Format::Empty {
         tx.execute_batch(TABLES)?;
-        tx.execute("INSERT INTO format VALUES (?1, ?2)", (MINOR, concat!("condenser-log ", env!("CARGO_PKG_VERSION"))))?;
+        tx.execute(
+            "INSERT INTO format VALUES (?1, ?2)",
+            (MINOR, concat!("condenser-log ", env!("CARGO_PKG_VERSION"))),
+        )?;
         tx.pragma_update(None, "application_id", APPLICATION_ID)?;
         tx.pragma_update(None, "user_version", MAJOR)?;
     }
