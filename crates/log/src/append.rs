@@ -287,6 +287,44 @@ fn id_at(conn: &Connection, session: i64, position: i64) -> Result<EventId, Stor
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{NewSession, Options, RuleSet, StorageError};
+    use condenser::event::{EventKind, Message, Role, Source};
+
+    #[test]
+    fn a_full_disk_is_its_own_error_loses_nothing_and_the_log_goes_on_once_there_is_space() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = Log::open(dir.path().join("log.db"), Options::default()).unwrap();
+        let rules = RuleSet { name: "sound".to_owned(), version: 1 };
+        let session = log.create_session(NewSession { name: "s".to_owned(), rules, meta: Default::default() }).unwrap();
+        let event = |n: usize| {
+            let text = n.to_string().repeat(3000);
+            Event::new(n.to_string(), Source::User, EventKind::Message(Message::text(Role::User, text)))
+        };
+        let limit = |pages: i64| {
+            let set = |row: &rusqlite::Row<'_>| row.get::<_, i64>(0);
+            log.conn.pragma_update_and_check(None, "max_page_count", pages, set).unwrap();
+        };
+        limit(60);
+        let mut stored = 0;
+        let error = loop {
+            let batch: Vec<Event> = (stored..stored + 3).map(event).collect();
+            match log.append(&session, &batch) {
+                Ok(_) => stored += 3,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, AppendError::Storage(StorageError::DiskFull(_))), "{error:?}");
+        assert!(stored > 0);
+        let check = |expected: usize| {
+            let read: Vec<Event> = log.events(&session).unwrap().map(Result::unwrap).collect();
+            assert_eq!(read, (0..expected).map(event).collect::<Vec<_>>());
+            assert_eq!(log.verify(&session).unwrap().problems, []);
+        };
+        check(stored);
+        limit(1000);
+        log.append(&session, &(stored..stored + 3).map(event).collect::<Vec<_>>()).unwrap();
+        check(stored + 3);
+    }
 
     #[test]
     fn depth_counts_levels_outside_strings_only() {

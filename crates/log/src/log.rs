@@ -189,7 +189,11 @@ impl Log {
         };
         let conn = Connection::open_with_flags(absolute, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)
             .map_err(|error| storage(error.into()))?;
-        Self::prepare(conn, path, options)
+        let wanted = match options.journal {
+            Journal::Wal => "wal",
+            Journal::Rollback => "delete",
+        };
+        Self::prepare(conn, path, wanted, options)
     }
 
     /// A log that lives as long as the handle.
@@ -197,16 +201,11 @@ impl Log {
         let path = Path::new(":memory:");
         let conn = Connection::open_in_memory()
             .map_err(|error| OpenError::Storage { path: path.to_owned(), source: error.into() })?;
-        Self::prepare(conn, path, Options::default())
+        Self::prepare(conn, path, "memory", Options::default())
     }
 
-    fn prepare(conn: Connection, path: &Path, options: Options) -> Result<Self, OpenError> {
+    fn prepare(conn: Connection, path: &Path, wanted: &'static str, options: Options) -> Result<Self, OpenError> {
         let path = path.to_owned();
-        let wanted = match options.journal {
-            _ if conn.path().is_none_or(str::is_empty) => "memory",
-            Journal::Wal => "wal",
-            Journal::Rollback => "delete",
-        };
         let journal = (|| {
             conn.busy_timeout(options.busy_timeout)?;
             conn.pragma_update(None, "trusted_schema", false)?;
@@ -239,13 +238,13 @@ impl Log {
                 Err(OpenError::NotALog { path, found: cause.to_string() })
             }
             Err(source) => Err(OpenError::Storage { path, source }),
+            Ok((Format::Empty | Format::Current, granted)) if options.access != Access::Read && granted != wanted => {
+                Err(OpenError::Journal { path, wanted, granted })
+            }
             Ok((Format::Empty, _)) => Err(OpenError::NotALog { path, found: "an empty file".to_owned() }),
             Ok((Format::Foreign(found), _)) => Err(OpenError::NotALog { path, found }),
             Ok((Format::Newer(found), _)) => Err(OpenError::Newer { path, found, supported: schema::MAJOR }),
             Ok((Format::TooOld(found), _)) => Err(OpenError::NoMigration { path, found }),
-            Ok((Format::Current, granted)) if options.access != Access::Read && granted != wanted => {
-                Err(OpenError::Journal { path, wanted, granted })
-            }
             Ok((Format::Current, journal)) => {
                 conn.set_prepared_statement_cache_capacity(64);
                 Ok(Self { conn, path, journal, clock: options.clock, ids: RefCell::new(Ids::new()) })
@@ -370,8 +369,8 @@ fn session_info(row: &Row<'_>) -> rusqlite::Result<SessionInfo> {
     })
 }
 
-/// Sessions are numbered from 1 to this, so that a row number is never negative.
-const MAX_SESSIONS: i64 = (1 << 31) - 1;
+/// Sessions are numbered from 1 to this, so that no row number, nor the one after the last, overflows.
+const MAX_SESSIONS: i64 = (1 << 31) - 2;
 
 /// Positions are below this.
 pub(crate) const MAX_EVENTS: i64 = 1 << 32;
@@ -468,19 +467,10 @@ mod tests {
 
     #[test]
     fn a_journal_mode_that_is_not_granted_is_refused_by_name() {
-        let dir = tempfile::tempdir().unwrap();
         // A database in memory stands for a file system without shared memory: it never grants WAL.
         let conn = Connection::open_in_memory().unwrap();
-        assert_eq!(set_journal(&conn, "wal", Duration::ZERO).unwrap(), "memory");
-        // With a transaction open, SQLite keeps the mode it has.
-        let path = dir.path().join("log.db");
-        drop(Log::open(&path, Options { journal: Journal::Rollback, ..Options::default() }).unwrap());
-        let conn = Connection::open(&path).unwrap();
-        conn.execute_batch("BEGIN").unwrap();
-        let error = Log::prepare(conn, &path, Options::default()).unwrap_err();
-        assert!(
-            matches!(&error, OpenError::Journal { wanted: "wal", granted, .. } if granted == "delete"),
-            "{error}: {error:?}"
-        );
+        let error = Log::prepare(conn, Path::new("log.db"), "wal", Options::default()).unwrap_err();
+        assert!(matches!(&error, OpenError::Journal { wanted: "wal", granted, .. } if granted == "memory"), "{error:?}");
+        assert!(error.to_string().starts_with("log.db: journal mode wal was asked for and memory granted"), "{error}");
     }
 }

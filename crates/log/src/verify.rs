@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, Row};
 
 use crate::chain::{self, Hash};
 use crate::error::{ReadError, StorageError};
-use crate::header::Columns;
+use crate::header::{Columns, kind_name};
 use crate::log::{Log, SessionId, State, position, row_number};
 use crate::read::parse;
 
@@ -95,7 +95,7 @@ impl Log {
     /// A changed, missing or swapped row is a [`Problem`]; a file that SQLite cannot read is an error. Someone
     /// who writes the whole chain anew is not detected. Events appended meanwhile are not looked at.
     pub fn verify(&self, session: &SessionId) -> Result<Verification, ReadError> {
-        let (state, lines) = {
+        let (state, lines, beyond) = {
             let tx = self.conn.unchecked_transaction()?;
             let state = self.state(session)?;
             let mut statement =
@@ -103,7 +103,11 @@ impl Log {
             let lines = statement.query_map([state.number], |row| {
                 Ok(Line { fork: row.get(0)?, first: row.get(1)?, tip: row.get(2)?, last: None })
             })?;
-            (state, lines.collect::<Result<Vec<_>, _>>()?)
+            let lines = lines.collect::<Result<Vec<_>, _>>()?;
+            let end = (row_number(state.number, state.events), row_number(state.number + 1, 0));
+            let beyond = "SELECT EXISTS (SELECT 1 FROM event WHERE row >= ?1 AND row < ?2)";
+            let beyond: bool = tx.query_row(beyond, end, |row| row.get(0))?;
+            (state, lines, beyond)
         };
         let root = chain::root(session.as_str());
         let mut check = Check { log: self, state, lines, root, previous: None, found: Verification::default() };
@@ -111,7 +115,7 @@ impl Log {
         while next < check.state.events {
             next = check.page(next)?;
         }
-        check.finish()?;
+        check.finish(beyond);
         Ok(check.found)
     }
 
@@ -193,14 +197,15 @@ impl Check<'_> {
             self.report(at, id, Fault::Changed);
             return Ok(json.len());
         }
-        let stored = (row.get(3)?, row.get(4)?, row.get::<_, Option<String>>(6)?, row.get::<_, Option<String>>(7)?);
+        let (kind, flags): (i64, i64) = (row.get(3)?, row.get(4)?);
+        let (call, response): (Option<String>, Option<String>) = (row.get(6)?, row.get(7)?);
         let fits = parse(row.get_ref(10)?).is_ok_and(|(event, _)| {
             let columns = Columns::of(&event);
             // A newer build may have given a kind a number of its own.
-            let kind = columns.kind == stored.0 || crate::header::kind_name(stored.0) == event.kind.name();
-            kind && columns.flags == stored.1
-                && columns.call == stored.2.as_deref()
-                && columns.response == stored.3.as_deref()
+            (columns.kind == kind || kind_name(kind) == event.kind.name())
+                && columns.flags == flags
+                && columns.call == call.as_deref()
+                && columns.response == response.as_deref()
                 && Some(&event.id) == id.as_ref()
         });
         let session: i64 = row.get(8)?;
@@ -250,16 +255,14 @@ impl Check<'_> {
         }
     }
 
-    /// What only the whole session tells: each branch's end, and the number of branches.
-    fn finish(&mut self) -> Result<(), ReadError> {
-        if self.lines.len() as i64 != self.state.branches {
+    /// What only the whole session tells: each branch's end, and whether the counters cover everything.
+    fn finish(&mut self, beyond: bool) {
+        if beyond || self.lines.len() as i64 != self.state.branches {
             self.report(self.state.events, None, Fault::Misplaced);
         }
-        let wrong: Vec<i64> =
-            self.lines.iter().filter(|line| line.last != Some(line.tip)).map(|line| line.tip).collect();
-        for tip in wrong {
+        let ends: Vec<_> = self.lines.iter().filter(|line| line.last != Some(line.tip)).map(|line| line.tip).collect();
+        for tip in ends {
             self.report(tip, None, Fault::Misplaced);
         }
-        Ok(())
     }
 }
