@@ -102,7 +102,7 @@ impl Body {
 }
 
 /// The levels of arrays and objects in valid JSON.
-fn depth(json: &[u8]) -> usize {
+pub(crate) fn depth(json: &[u8]) -> usize {
     let (mut depth, mut deepest, mut in_string, mut escaped) = (0usize, 0, false, false);
     for byte in json {
         match byte {

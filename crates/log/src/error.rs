@@ -165,6 +165,16 @@ pub enum SessionError {
         /// The event.
         id: EventId,
     },
+    /// The session's `meta` is nested deeper than [`MAX_EVENT_DEPTH`](crate::MAX_EVENT_DEPTH).
+    #[error(
+        "the session's meta is nested {depth} deep, more than {limit}, the most that can be read back; store it as JSON text"
+    )]
+    TooDeep {
+        /// Its depth.
+        depth: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// The log holds as many sessions as the format can number.
     #[error("the log is full: it holds {0} sessions, the most a file can number")]
     TooManySessions(i64),

@@ -10,6 +10,7 @@ use condenser::EventId;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior};
 use serde_json::{Map, Value};
 
+use crate::append::{MAX_EVENT_DEPTH, depth};
 use crate::error::{Cause, OpenError, ReadError, SessionError, StorageError};
 use crate::id::Ids;
 use crate::schema::{self, Format};
@@ -264,8 +265,7 @@ impl Log {
 
     /// Bytes of the write-ahead log at this moment; 0 where there is none.
     pub fn wal_bytes(&self) -> u64 {
-        let mut wal = self.path.clone().into_os_string();
-        wal.push("-wal");
+        let wal = format!("{}-wal", self.conn.path().unwrap_or_default());
         fs::metadata(wal).map_or(0, |metadata| metadata.len())
     }
 
@@ -295,6 +295,10 @@ impl Log {
     pub fn create_session(&self, session: NewSession) -> Result<SessionId, SessionError> {
         let id = SessionId(self.new_ulid()?);
         let meta = Value::Object(session.meta).to_string();
+        let depth = depth(meta.as_bytes());
+        if depth > MAX_EVENT_DEPTH {
+            return Err(SessionError::TooDeep { depth, limit: MAX_EVENT_DEPTH });
+        }
         let tx = self.write()?;
         let last: i64 = tx.query_row("SELECT coalesce(max(session), 0) FROM session", [], |row| row.get(0))?;
         if last >= MAX_SESSIONS {
@@ -470,7 +474,10 @@ mod tests {
         // A database in memory stands for a file system without shared memory: it never grants WAL.
         let conn = Connection::open_in_memory().unwrap();
         let error = Log::prepare(conn, Path::new("log.db"), "wal", Options::default()).unwrap_err();
-        assert!(matches!(&error, OpenError::Journal { wanted: "wal", granted, .. } if granted == "memory"), "{error:?}");
+        assert!(
+            matches!(&error, OpenError::Journal { wanted: "wal", granted, .. } if granted == "memory"),
+            "{error:?}"
+        );
         assert!(error.to_string().starts_with("log.db: journal mode wal was asked for and memory granted"), "{error}");
     }
 }
