@@ -247,7 +247,9 @@ fn broken_bytes_anywhere_in_the_file_give_typed_errors_and_never_a_panic() {
         {
             assert_eq!(read, &expected, "byte {place}: passed as sound with other events");
         }
-        let _ = log.append(&session, &[message("new", "")]);
+        if n % 4 == 0 {
+            let _ = log.append(&session, &[message("new", "")]);
+        }
         let _ = (log.sessions(), log.event(&session, &id("e5")), log.check_file());
         noticed += usize::from(read.is_err() || !sound || headers.is_err() || branches.is_err());
     }
