@@ -85,10 +85,13 @@ pub(crate) fn command(arguments: &[String]) -> Result<ExitCode> {
         .collect();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/traces");
     let mut equal = true;
-    for (name, text) in chosen {
-        let trace = record(text).with_context(|| format!("scenario {name}"))?;
-        let events = trace.n_events();
-        let files = write::files(trace).with_context(|| format!("scenario {name}"))?;
+    // The commands mostly wait for compilers, so the scenarios run side by side.
+    let recorded: Vec<Result<(usize, Files)>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = chosen.iter().map(|(_, text)| scope.spawn(|| recording(text))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| bail!("the recording panicked"))).collect()
+    });
+    for ((name, _), result) in chosen.into_iter().zip(recorded) {
+        let (events, files) = result.with_context(|| format!("scenario {name}"))?;
         if check {
             match first_difference(&folder, name, &files)? {
                 None => println!("{name}: same"),
@@ -105,6 +108,12 @@ pub(crate) fn command(arguments: &[String]) -> Result<ExitCode> {
         }
     }
     Ok(if equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs a scenario and renders its trace.
+fn recording(text: &str) -> Result<(usize, Files)> {
+    let trace = record(text)?;
+    Ok((trace.n_events(), write::files(trace)?))
 }
 
 /// Runs a scenario.

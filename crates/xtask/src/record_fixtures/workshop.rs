@@ -160,7 +160,8 @@ pub(crate) fn shown(program: &str, path: &str) -> String {
 /// Replaces what differs from run to run: durations, build hashes and thread ids.
 fn normalise(text: &str) -> String {
     let mut result = String::with_capacity(text.len());
-    for line in text.split_inclusive('\n') {
+    // Another cargo on the same machine must not show.
+    for line in text.split_inclusive('\n').filter(|line| !line.contains("Blocking waiting for file lock")) {
         result.push_str(&normalise_line(line));
     }
     result
