@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::event::{Action, ContentBlock, EventId, EventKind, Message, Observation};
+use crate::event::{Action, ContentBlock, EventId, EventKind, Message, Observation, SystemPrompt};
 
 /// What later views leave out, rewrite and summarize.
 ///
@@ -123,7 +123,10 @@ impl RewriteOp {
     /// Always applied to the stored content, so applying it again changes nothing. Text is cut between
     /// characters (Unicode scalar values) only.
     pub fn apply(&self, kind: &EventKind) -> EventKind {
-        let mut kind = kind.clone();
+        let mut kind = match self {
+            Self::Clear { .. } | Self::Replace { .. } => without_content(kind),
+            _ => kind.clone(),
+        };
         if let Self::Arguments { text } = self {
             if let EventKind::Action(action) = &mut kind {
                 action.arguments.clone_from(text);
@@ -144,20 +147,14 @@ impl RewriteOp {
             _ => return kind,
         };
         match self {
-            Self::Clear { text } => {
-                *content = vec![ContentBlock::text(text.as_str())];
-                appended.into_iter().for_each(Vec::clear);
-            }
-            Self::Replace { content: new } => {
-                content.clone_from(new);
-                appended.into_iter().for_each(Vec::clear);
-            }
+            Self::Clear { text } => content.push(ContentBlock::text(text.as_str())),
+            Self::Replace { content: new } => content.clone_from(new),
             Self::Clip { head, tail } => {
                 for block in content.iter_mut().chain(appended.into_iter().flatten()) {
-                    if let ContentBlock::Text { text, .. } = block {
-                        if let Some(clipped) = clip(text, *head, *tail) {
-                            *text = clipped;
-                        }
+                    if let ContentBlock::Text { text, .. } = block
+                        && let Some(clipped) = clip(text, *head, *tail)
+                    {
+                        *text = clipped;
                     }
                 }
             }
@@ -181,6 +178,37 @@ impl RewriteOp {
             Self::Arguments { .. } => {}
         }
         kind
+    }
+}
+
+/// A copy without the content that [`RewriteOp::Clear`] and [`RewriteOp::Replace`] exchange: big bodies are not copied.
+fn without_content(kind: &EventKind) -> EventKind {
+    match kind {
+        EventKind::SystemPrompt(prompt) => EventKind::SystemPrompt(SystemPrompt {
+            content: Vec::new(),
+            dynamic_context: Vec::new(),
+            tools: prompt.tools.clone(),
+        }),
+        EventKind::Message(message) => EventKind::Message(Message {
+            role: message.role,
+            content: Vec::new(),
+            extended_content: Vec::new(),
+            name: message.name.clone(),
+            call_id: message.call_id.clone(),
+            response_id: message.response_id.clone(),
+            reasoning: message.reasoning.clone(),
+            tool_calls: message.tool_calls.clone(),
+        }),
+        EventKind::Observation(observation) => EventKind::Observation(Observation {
+            call_id: observation.call_id.clone(),
+            tool_name: observation.tool_name.clone(),
+            content: Vec::new(),
+            extended_content: Vec::new(),
+            outcome: observation.outcome,
+            interim: observation.interim,
+        }),
+        EventKind::Action(action) => EventKind::Action(Action { thought: Vec::new(), ..action.clone() }),
+        other => other.clone(),
     }
 }
 

@@ -3,12 +3,27 @@
 //! A reader turns foreign records into [`Event`]s and keeps everything: what has no place in an event
 //! stays in its `foreign` fields, and what the model never saw becomes an `unknown` event. A damaged
 //! record is reported as a [`Diagnostic`] with its place and never silently skipped.
+//!
+//! [`find`] expands a path into [`Candidate`]s, [`read_path`] reads one.
 
+use std::collections::HashSet;
 use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use condenser::event::Event;
 
+mod document;
+mod error;
+mod fields;
+mod ids;
 pub mod json;
+mod openai_chat;
+pub mod openhands_v1;
+
+pub use document::{Content, Document, MAX_BYTES};
+pub use error::ReadError;
 
 /// One session's active branch, as events.
 #[derive(Clone, Debug)]
@@ -36,8 +51,141 @@ pub struct Diagnostic {
     pub message: String,
 }
 
+impl Diagnostic {
+    /// A diagnostic of a place and a message.
+    pub fn new(place: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { place: place.into(), message: message.into() }
+    }
+}
+
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.message)
     }
+}
+
+/// A trace format that this crate reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Format {
+    /// The stable name.
+    pub name: &'static str,
+    /// One line on what it is and where it is found.
+    pub description: &'static str,
+    /// Whether a document is of this format. Cheap, and never true on a guess.
+    pub sniff: fn(&Document) -> bool,
+    /// Turns a document into traces. It may be asked without a sniff, when a user names the format.
+    ///
+    /// The document's own diagnostics go to the first trace.
+    pub read: fn(Document) -> Result<Vec<Trace>, ReadError>,
+}
+
+/// The formats, in the order in which they are tried: the first that fits wins.
+///
+/// The narrow ones come first; chat messages, which many things look like, come last.
+pub static FORMATS: &[Format] = &[openhands_v1::FORMAT, openai_chat::FORMAT];
+
+/// The format with this name.
+///
+/// # Errors
+///
+/// [`ReadError::UnknownFormat`], with the nearest name.
+pub fn format(name: &str) -> Result<&'static Format, ReadError> {
+    FORMATS.iter().find(|format| format.name == name).ok_or_else(|| {
+        let nearest = FORMATS
+            .iter()
+            .map(|format| (strsim::jaro_winkler(name, format.name), format.name))
+            .filter(|(likeness, _)| *likeness > 0.7)
+            .max_by(|a, b| a.0.total_cmp(&b.0));
+        let hint = match nearest {
+            Some((_, near)) => format!("did you mean {near:?}?"),
+            None => {
+                format!("known are {}", FORMATS.iter().map(|format| format.name).collect::<Vec<_>>().join(", "))
+            }
+        };
+        ReadError::UnknownFormat { asked: json::excerpt(name, 60), hint }
+    })
+}
+
+/// Reads all traces of one file or one trace directory, as the named format or as the one that fits.
+///
+/// # Errors
+///
+/// Any [`ReadError`]; [`ReadError::Unrecognized`] where no format fits. A folder of several files is
+/// not a trace: [`find`] expands it.
+pub fn read_path(path: &Path, format: Option<&str>) -> Result<Vec<Trace>, ReadError> {
+    let asked = format.map(self::format).transpose()?;
+    read_document(Document::open(path)?, asked)
+}
+
+/// Reads all traces of a document that is already open.
+///
+/// # Errors
+///
+/// As [`read_path`].
+pub fn read_document(document: Document, format: Option<&Format>) -> Result<Vec<Trace>, ReadError> {
+    match format.or_else(|| FORMATS.iter().find(|format| (format.sniff)(&document))) {
+        Some(format) => (format.read)(document),
+        None => Err(ReadError::Unrecognized { seen: document.seen(), path: document.path }),
+    }
+}
+
+/// A path that may hold traces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The path as given, joined with what was found below it. Traces are named after it.
+    pub path: PathBuf,
+    /// Whether the user named this very path. What is found in a folder may be something else, and is
+    /// reported then; what was named must be readable.
+    pub named: bool,
+}
+
+/// Expands a path: a file or a trace directory is itself, any other folder is all that is in it.
+///
+/// Folders are searched to the bottom, in order of names. Hidden files and folders are left out, a
+/// trace directory is not searched.
+///
+/// # Errors
+///
+/// [`ReadError::NotFound`], [`ReadError::Io`], or [`ReadError::NoFiles`] for a folder without files.
+pub fn find(path: &Path) -> Result<Vec<Candidate>, ReadError> {
+    let is_trace = |path: &Path| {
+        let document = Document { path: path.to_owned(), content: Content::Directory, diagnostics: Vec::new() };
+        FORMATS.iter().any(|format| (format.sniff)(&document))
+    };
+    let metadata = fs::metadata(path).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => ReadError::NotFound { path: path.to_owned() },
+        _ => ReadError::Io { path: path.to_owned(), source },
+    })?;
+    if !metadata.is_dir() || is_trace(path) {
+        return Ok(vec![Candidate { path: path.to_owned(), named: true }]);
+    }
+    let mut found = Vec::new();
+    let mut open = vec![path.to_owned()];
+    // Links can lead back up.
+    let mut seen = HashSet::new();
+    while let Some(next) = open.pop() {
+        if !next.is_dir() || (next != path && is_trace(&next)) {
+            found.push(Candidate { path: next, named: false });
+            continue;
+        }
+        if !fs::canonicalize(&next).is_ok_and(|real| seen.insert(real)) {
+            continue;
+        }
+        let Ok(listing) = fs::read_dir(&next) else {
+            // Reading it says why.
+            found.push(Candidate { path: next, named: false });
+            continue;
+        };
+        let mut entries: Vec<PathBuf> = listing
+            .flatten()
+            .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
+            .map(|entry| entry.path())
+            .collect();
+        entries.sort_unstable_by(|a, b| b.cmp(a));
+        open.extend(entries);
+    }
+    if found.is_empty() {
+        return Err(ReadError::NoFiles { path: path.to_owned() });
+    }
+    Ok(found)
 }

@@ -1,26 +1,78 @@
 //! Developer commands: `cargo xtask COMMAND`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its product")]
 
+mod conformance;
 mod record_fixtures;
+mod test;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask record-fixtures [--check] [SCENARIO...]";
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Developer commands of the condenser workspace")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run all tests that this machine can run, and say what was left out.
+    Test {
+        /// Groups that must not be left out: shared, python, models, browser.
+        #[arg(long, value_delimiter = ',')]
+        require: Vec<String>,
+    },
+    /// Run recorded answers of the real peers against the ports, a line per file.
+    Conformance {
+        /// The folder of suites [default: $CONDENSER_SHARED/conformance].
+        dir: Option<PathBuf>,
+    },
+    /// Run the scripted sessions and write what they give to fixtures/traces. Needs sh, git and the usual tools.
+    RecordFixtures {
+        /// Compare with what is there instead of writing; the first difference ends it.
+        #[arg(long)]
+        check: bool,
+        /// Names of scenarios [default: all].
+        scenarios: Vec<String>,
+    },
+}
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let result = match arguments.split_first() {
-        Some((command, rest)) if command == "record-fixtures" => record_fixtures::command(rest),
-        _ => {
-            eprintln!("{USAGE}");
-            return ExitCode::from(2);
-        }
+    let arguments = Arguments::parse();
+    let result = match arguments.command {
+        Command::Test { require } => test::command(&require),
+        Command::Conformance { dir } => conformance::command(dir),
+        Command::RecordFixtures { check, scenarios } => record_fixtures::command(check, &scenarios),
     };
     match result {
-        Ok(code) => code,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the workspace.
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+/// The folder with recorded cases and traces that is kept outside the repository.
+///
+/// # Errors
+/// A set `CONDENSER_SHARED` that names nothing.
+fn shared() -> anyhow::Result<PathBuf> {
+    match std::env::var_os("CONDENSER_SHARED") {
+        None => Ok(root().join("../shared")),
+        Some(path) => {
+            let path = PathBuf::from(path);
+            anyhow::ensure!(path.is_dir(), "CONDENSER_SHARED names {}, which is not a folder", path.display());
+            Ok(path)
         }
     }
 }

@@ -113,7 +113,7 @@ impl Scenario {
                 self.steps.push(Step::Compact { keep_first, keep_last, summary: body });
             }
             "think" => self.turn(true, true).think = Some(body),
-            "say" => self.turn(true, false).say = Some(body),
+            "say" => self.turn(true, true).say = Some(body),
             "reject" => self.last_call()?.fate = Fate::Rejected(argument),
             "open" => self.last_call()?.fate = Fate::Open,
             word => {
@@ -144,7 +144,7 @@ impl Scenario {
     /// `fresh` closes a response that has calls, `first` also one that has text.
     fn turn(&mut self, fresh: bool, first: bool) -> &mut Turn {
         let usable = matches!(self.steps.last(), Some(Step::Turn(turn))
-            if !(fresh && !turn.calls.is_empty()) && !(first && turn.say.is_some()));
+            if (!fresh || turn.calls.is_empty()) && (!first || turn.say.is_none()));
         if !usable {
             self.steps.push(Step::Turn(Turn::default()));
         }

@@ -55,22 +55,26 @@ pub(super) fn records(trace: Trace) -> Vec<Value> {
                 let n_calls = calls.len();
                 writer.turn(at, think.as_deref(), say.as_deref(), &calls);
                 if n_calls == 0 {
-                    writer.push(at + 40_000, "system", json!({ "subtype": "turn_duration", "durationMs": 61_000,
-                        "isMeta": false }));
+                    writer.push(
+                        at + 40_000,
+                        "system",
+                        json!({ "subtype": "turn_duration", "durationMs": 61_000,
+                        "isMeta": false }),
+                    );
                 }
             }
             Entry::Compact { at, summary, .. } => {
                 let tokens = writer.meter.context;
                 writer.meter.reset(estimate(&summary));
                 let logical = std::mem::take(&mut writer.parent);
-                writer.push(at, "system", json!({ "logicalParentUuid": logical, "subtype": "compact_boundary",
-                    "content": "Conversation compacted", "isMeta": false, "level": "info",
-                    "compactMetadata": { "trigger": "auto", "preTokens": tokens } }));
-                writer.user(
+                writer.push(
                     at,
-                    json!(summary),
-                    json!({ "isVisibleInTranscriptOnly": true, "isCompactSummary": true }),
+                    "system",
+                    json!({ "logicalParentUuid": logical, "subtype": "compact_boundary",
+                    "content": "Conversation compacted", "isMeta": false, "level": "info",
+                    "compactMetadata": { "trigger": "auto", "preTokens": tokens } }),
                 );
+                writer.user(at, json!(summary), json!({ "isVisibleInTranscriptOnly": true, "isCompactSummary": true }));
             }
         }
     }
@@ -131,12 +135,16 @@ impl Writer {
         let mut uuids = Vec::new();
         for (index, block) in blocks.into_iter().enumerate() {
             let is_call = block["type"] == "tool_use";
-            let uuid = self.push(at + 350_000 * index as u64, "assistant", json!({
+            let uuid = self.push(
+                at + 350_000 * index as u64,
+                "assistant",
+                json!({
                 "message": { "model": MODEL, "id": message_id, "type": "message", "role": "assistant",
                     "content": [block], "stop_reason": null, "stop_sequence": null,
                     "usage": { "input_tokens": 3, "cache_creation_input_tokens": fresh.saturating_sub(3),
                         "cache_read_input_tokens": cached, "output_tokens": output } },
-                "requestId": request }));
+                "requestId": request }),
+            );
             if is_call {
                 uuids.push(uuid);
             }
@@ -160,11 +168,7 @@ impl Writer {
         }
         // The parent of a result is its own call, which makes a batch look like branches.
         self.parent = json!(uuid);
-        self.user(
-            call.at,
-            json!([block]),
-            json!({ "toolUseResult": structured, "sourceToolAssistantUUID": uuid }),
-        );
+        self.user(call.at, json!([block]), json!({ "toolUseResult": structured, "sourceToolAssistantUUID": uuid }));
     }
 
     /// What the model reads, whether it is an error, and the structured copy.

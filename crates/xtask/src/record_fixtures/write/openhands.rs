@@ -36,6 +36,8 @@ pub(super) fn directory(trace: Trace) -> Files {
     let mut writer = write(trace);
     let state = json!({
         "id": writer.clock.uuid(),
+        "agent": { "kind": "Agent", "llm": { "model": MODEL, "usage_id": "agent" },
+            "tools": [{ "name": "terminal", "params": {} }, { "name": "file_editor", "params": {} }] },
         "workspace": { "kind": "LocalWorkspace", "working_dir": shown(&writer.program, "").trim_end_matches('/') },
         "max_iterations": 500,
         "stuck_detection": true,
@@ -76,17 +78,29 @@ fn write(trace: Trace) -> Writer {
     writer.meter.add(&scenario.system);
     let tools = tools();
     let dynamic = format!("The working directory is {ROOT}/{}. Today is a weekday.", writer.program);
-    writer.push(start, "agent", "SystemPromptEvent", None, json!({
-        "system_prompt": text(&scenario.system), "tools": tools, "dynamic_context": text(&dynamic) }));
+    writer.push(
+        start,
+        "agent",
+        "SystemPromptEvent",
+        None,
+        json!({
+        "system_prompt": text(&scenario.system), "tools": tools, "dynamic_context": text(&dynamic) }),
+    );
     let mut running = false;
     let mut last = start;
     for entry in entries {
         match entry {
             Entry::User { at, text: said } => {
                 writer.meter.add(&said);
-                writer.push(at, "user", "MessageEvent", None, json!({
+                writer.push(
+                    at,
+                    "user",
+                    "MessageEvent",
+                    None,
+                    json!({
                     "llm_message": { "role": "user", "content": [text(&said)], "thinking_blocks": [] },
-                    "activated_skills": [], "extended_content": [] }));
+                    "activated_skills": [], "extended_content": [] }),
+                );
                 if !running {
                     writer.state(at + 900, "execution_status", json!("running"));
                     running = true;
@@ -151,8 +165,14 @@ impl Writer {
                 message["reasoning_content"] = json!(thought);
             }
             message["thinking_blocks"] = json!(thinking);
-            self.push(at, "agent", "MessageEvent", None, json!({ "llm_message": message,
-                "llm_response_id": response, "activated_skills": [], "extended_content": [] }));
+            self.push(
+                at,
+                "agent",
+                "MessageEvent",
+                None,
+                json!({ "llm_message": message,
+                "llm_response_id": response, "activated_skills": [], "extended_content": [] }),
+            );
         }
         let mut actions = Vec::new();
         for (index, call) in calls.iter().enumerate() {
@@ -214,8 +234,7 @@ impl Writer {
                 ("file_editor", arguments, "FileEditorAction")
             }
             Op::Edit { path: file, old, new } => {
-                let arguments =
-                    json!({ "command": "str_replace", "path": path(file), "old_str": old, "new_str": new });
+                let arguments = json!({ "command": "str_replace", "path": path(file), "old_str": old, "new_str": new });
                 ("file_editor", arguments, "FileEditorAction")
             }
             Op::Bad { tool, arguments, .. } => return (tool.clone(), arguments.clone(), None),
@@ -295,8 +314,14 @@ impl Writer {
             .sum();
         self.meter.reset(remaining + estimate(summary));
         let response = self.clock.token("chatcmpl-");
-        let id = self.push(at, "environment", "Condensation", None, json!({ "forgotten_event_ids": forgotten,
-            "summary": summary, "summary_offset": keep_first, "llm_response_id": response }));
+        let id = self.push(
+            at,
+            "environment",
+            "Condensation",
+            None,
+            json!({ "forgotten_event_ids": forgotten,
+            "summary": summary, "summary_offset": keep_first, "llm_response_id": response }),
+        );
         self.view.insert(keep_first, Seen { id: format!("{id}-summary"), batch: None });
     }
 }

@@ -56,8 +56,11 @@ pub(super) fn entries(trace: Trace) -> Vec<Value> {
             }
             Entry::Bang { at, command, answer } => {
                 writer.meter.add(&answer.text);
-                writer.message(at, json!({ "role": "bashExecution", "command": command, "output": answer.text,
-                    "exitCode": answer.exit_code, "cancelled": false, "truncated": false }));
+                writer.message(
+                    at,
+                    json!({ "role": "bashExecution", "command": command, "output": answer.text,
+                    "exitCode": answer.exit_code, "cancelled": false, "truncated": false }),
+                );
             }
             Entry::Turn { at, think, say, calls } => writer.turn(at, think.as_deref(), say.as_deref(), &calls),
             Entry::Compact { at, keep_last, summary, .. } => writer.compact(at, keep_last, &summary),
@@ -106,9 +109,12 @@ impl Writer {
         }
         let zero = json!({ "input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0 });
         let stop = if calls.is_empty() { "stop" } else { "toolUse" };
-        self.message(at, json!({ "role": "assistant", "content": content, "api": "scripted", "provider": "scripted",
+        self.message(
+            at,
+            json!({ "role": "assistant", "content": content, "api": "scripted", "provider": "scripted",
             "model": MODEL, "usage": { "input": fresh, "output": output, "cacheRead": cached, "cacheWrite": 0,
-            "totalTokens": fresh + cached + output, "cost": zero }, "stopReason": stop }));
+            "totalTokens": fresh + cached + output, "cost": zero }, "stopReason": stop }),
+        );
         self.meter.context += output;
         for (call, (id, name)) in calls.iter().zip(asked) {
             self.result(call, &id, &name);
@@ -144,9 +150,8 @@ impl Writer {
         let mut message =
             json!({ "role": "toolResult", "toolCallId": id, "toolName": name, "content": [block(&text)] });
         if let (Op::Edit { old, new, .. }, false) = (&call.op, answer.is_error) {
-            let marked = |sign: char, text: &str| -> Vec<String> {
-                text.lines().map(|line| format!("{sign}{line}")).collect()
-            };
+            let marked =
+                |sign: char, text: &str| -> Vec<String> { text.lines().map(|line| format!("{sign}{line}")).collect() };
             let diff = [marked('-', old), marked('+', new)].concat().join("\n");
             message["details"] = json!({ "diff": diff });
         }
@@ -175,8 +180,12 @@ impl Writer {
         }
         let first_kept = self.entries[first]["id"].clone();
         let details = json!({ "readFiles": read, "modifiedFiles": modified });
-        self.push(at, "compaction", json!({ "summary": text, "firstKeptEntryId": first_kept, "tokensBefore": before,
-            "details": details }));
+        self.push(
+            at,
+            "compaction",
+            json!({ "summary": text, "firstKeptEntryId": first_kept, "tokensBefore": before,
+            "details": details }),
+        );
     }
 }
 

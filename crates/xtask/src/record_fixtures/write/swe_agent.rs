@@ -25,9 +25,8 @@ pub(super) fn trajectory(trace: Trace) -> Value {
         match entry {
             Entry::User { text, .. } => {
                 meter.add(&text);
-                history.push(
-                    json!({ "role": "user", "content": text, "agent": "main", "message_type": "observation" }),
-                );
+                history
+                    .push(json!({ "role": "user", "content": text, "agent": "main", "message_type": "observation" }));
             }
             Entry::Turn { at, say, calls, .. } => {
                 let said = say.unwrap_or_default();

@@ -1,0 +1,110 @@
+//! Recorded answers of the real peers, against ours.
+//!
+//! Each suite is a file of cases, a JSON object a line; its driver is a module beside this one. A driver gives what
+//! a case expects and what we answer; everything else is here.
+
+mod openhands;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+/// Failures shown per file.
+const SHOWN_FAILURES: usize = 3;
+/// Characters shown of an expected or given answer.
+const SHOWN_CHARACTERS: usize = 600;
+
+/// What a case expects and what we answer.
+struct Answer {
+    expected: Value,
+    got: Value,
+}
+
+type Driver = fn(&Value) -> Answer;
+
+/// The driver of a suite, by its path under the folder, without `.jsonl`.
+fn driver(suite: &str) -> Option<Driver> {
+    Some(match suite {
+        "openhands/view" => openhands::view,
+        "openhands/append" => openhands::append,
+        "openhands/messages" => openhands::messages,
+        "openhands/branch" => openhands::branch,
+        "openhands/indices" => openhands::indices_suite,
+        _ => return None,
+    })
+}
+
+/// Runs all suites under a folder. Whether no case failed.
+pub(crate) fn command(dir: Option<PathBuf>) -> anyhow::Result<bool> {
+    let dir = match dir {
+        Some(dir) => dir,
+        None => crate::shared()?.join("conformance"),
+    };
+    if !dir.is_dir() {
+        println!(
+            "skipped: {} is not a folder; name one, or set CONDENSER_SHARED to the folder above `conformance`",
+            dir.display()
+        );
+        return Ok(true);
+    }
+    let mut files = Vec::new();
+    find(&dir, &mut files)?;
+    files.sort();
+    anyhow::ensure!(!files.is_empty(), "no .jsonl file under {}", dir.display());
+    let mut passes = true;
+    for file in files {
+        passes &= run(&dir, &file)?;
+    }
+    Ok(passes)
+}
+
+fn find(dir: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    for entry in std::fs::read_dir(dir).with_context(|| format!("reading {}", dir.display()))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            find(&path, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "jsonl") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn run(dir: &Path, file: &Path) -> anyhow::Result<bool> {
+    let suite = file.strip_prefix(dir)?.with_extension("").to_string_lossy().replace('\\', "/");
+    let Some(driver) = driver(&suite) else {
+        println!("{suite} not implemented");
+        return Ok(true);
+    };
+    let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+    let (mut passed, mut total) = (0, 0);
+    let mut failures = Vec::new();
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let case: Value =
+            serde_json::from_str(line).with_context(|| format!("{}:{}: not JSON", file.display(), number + 1))?;
+        let answer = driver(&case);
+        total += 1;
+        if answer.expected == answer.got {
+            passed += 1;
+        } else {
+            failures.push((case["id"].as_str().unwrap_or("?").to_owned(), answer));
+        }
+    }
+    println!("{suite} {passed}/{total}");
+    for (id, answer) in failures.iter().take(SHOWN_FAILURES) {
+        println!("  {id}\n    expected {}\n    got      {}", shorten(&answer.expected), shorten(&answer.got));
+    }
+    if failures.len() > SHOWN_FAILURES {
+        println!("  and {} more", failures.len() - SHOWN_FAILURES);
+    }
+    Ok(failures.is_empty())
+}
+
+fn shorten(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(SHOWN_CHARACTERS) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
