@@ -91,7 +91,6 @@ fn every_recorded_trace_lowers_to_a_valid_request() {
                 let request = Request::build(&view, &trace.events);
                 let violations = validate_openai_chat(&request.to_openai_chat());
                 assert!(violations.is_empty(), "{}: {violations:?}", trace.name);
-                println!("{} {:?}", trace.name, request.facts);
             }
         }
     }
