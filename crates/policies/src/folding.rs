@@ -254,7 +254,7 @@ impl Fold {
                 if is_full && state.view.is_cut(index) {
                     folder.finish();
                 }
-                folder.add(event, entry.batch().map_or(Err(index), Ok), state.recall);
+                folder.add(event, entry.batch().ok_or(index), state.recall);
             }
         }
         folder.finish();

@@ -196,15 +196,17 @@ fn exit_code(text: &str) -> Option<u64> {
     let head = &text[..text.floor_char_boundary(200)];
     [tail, head].into_iter().find_map(|part| {
         let part = part.to_ascii_lowercase();
+        let number = |at: usize| {
+            let rest = part[at..].trim_start_matches([':', '=', ' ', '>', '"', '\'']);
+            let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            rest[..digits].parse::<u64>().ok()
+        };
         ["exit code", "exit_code", "exitcode", "exit status", "returncode", "exited with code"]
             .iter()
-            .filter_map(|word| part.rfind(word).map(|at| at + word.len()))
+            .flat_map(|word| part.match_indices(word).map(|(at, word)| at + word.len()))
+            .filter_map(|at| Some((at, number(at)?)))
             .max()
-            .and_then(|at| {
-                let rest = part[at..].trim_start_matches([':', '=', ' ', '>', '"', '\'']);
-                let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-                rest[..digits].parse().ok()
-            })
+            .map(|(_, code)| code)
     })
 }
 
