@@ -79,7 +79,9 @@ mod tests {
 
     #[test]
     fn a_megabyte_of_anything_is_counted() {
-        for pattern in ["a", " ", "\t", "\n", "漢", "🙂", "{\"a\":1},", "0123456789abcdef", "<|endoftext|>", "a b\u{301}"] {
+        for pattern in
+            ["a", " ", "\t", "\n", "漢", "🙂", "{\"a\":1},", "0123456789abcdef", "<|endoftext|>", "a b\u{301}"]
+        {
             let text = pattern.repeat((1 << 20) / pattern.len());
             for name in TOKENIZERS {
                 let counted = count(name, &text);
