@@ -5,11 +5,13 @@ pub mod condenser;
 mod cuts;
 pub mod event;
 pub mod header;
+pub mod lower;
 pub mod policy;
 pub mod profile;
 pub mod recall;
 pub mod request;
 pub mod tokens;
+pub mod tree;
 pub mod view;
 
 pub use condensation::{Condensation, Provenance, Rewrite, RewriteOp};

@@ -67,14 +67,18 @@ pub fn decode(bytes: Vec<u8>) -> Result<Option<Decoded>, Diagnostic> {
         }
         Ok(_) => lines(body, first_line, &mut notes),
         Err(fault) => {
-            let (records, diagnostics) = lines(body, first_line, &mut notes);
+            let (records, mut diagnostics) = lines(body, first_line, &mut notes);
             if records.is_empty() {
+                // What is wrong with the whole says more than what is wrong with each line.
                 let line = first_line + line_of(body, fault.at) - 1;
-                return Err(Diagnostic::new(format!("line {line}"), format!("not JSON: {}", fault.what)));
+                diagnostics.insert(0, Diagnostic::new(format!("line {line}"), format!("not JSON: {}", fault.what)));
             }
             (records, diagnostics)
         }
     };
+    if records.is_empty() {
+        return Err(diagnostics.swap_remove(0));
+    }
     diagnostics.extend(notes.into_diagnostics());
     Ok(Some(Decoded { records, diagnostics }))
 }
@@ -416,7 +420,7 @@ impl Lenient<'_> {
             _ => match serde_json::from_str::<Value>(word) {
                 Ok(value) => Some(value),
                 Err(_) if word.parse::<f64>().is_ok_and(|n| n.is_infinite() && word.contains(['e', 'E'])) => None,
-                Err(_) if len == rest.len() => {
+                Err(_) if len == rest.len() && may_go_on(word) => {
                     return Err(Fault { at: self.at + len, what: "the text ends inside a value", torn: true });
                 }
                 Err(_) => return Err(self.fault("a value was expected")),
@@ -428,4 +432,10 @@ impl Lenient<'_> {
             Value::Null
         }))
     }
+}
+
+/// Whether a longer word could be a value.
+fn may_go_on(word: &str) -> bool {
+    ["true", "false", "null", "NaN", "Infinity", "-Infinity"].iter().any(|whole| whole.starts_with(word))
+        || word.starts_with(|c: char| c == '-' || c.is_ascii_digit())
 }

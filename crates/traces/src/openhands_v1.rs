@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use condenser::event::{Event, EventId, EventKind, Message, Origin, Role, Source, Unknown, Usage};
+use condenser::tree::ROOT;
 use serde_json::{Map, Value};
 
 use crate::fields::{self, take_list, take_text};
@@ -340,7 +341,46 @@ fn events(values: Vec<(String, Value)>, head: &Head, diagnostics: &mut Vec<Diagn
             format!("{n_mirrors} messages repeat calls and answers that also stand as actions and observations; kept as unknown"),
         ));
     }
-    active_branch(parsed, head, diagnostics)
+    let mut events = active_branch(parsed, head, diagnostics);
+    name_forgotten_summaries(&mut events, diagnostics);
+    events
+}
+
+/// Names the summary that a condensation forgets as a view names it.
+///
+/// Versions of 2025 gave the entry of a summary a random id that no file holds. A condensation that forgets
+/// exactly one id of no earlier event, while a summary is shown, means that summary.
+fn name_forgotten_summaries(events: &mut [Event], diagnostics: &mut Vec<Diagnostic>) {
+    let mut seen: HashSet<EventId> = HashSet::new();
+    let mut shown: Option<EventId> = None;
+    let mut n_named = 0usize;
+    for event in events {
+        if let EventKind::Condensation(record) = &mut event.kind {
+            let summary = shown.take_if(|shown| !record.forgotten_event_ids.contains(shown));
+            let mut unknown = record.forgotten_event_ids.iter().filter(|id| !seen.contains(*id));
+            if let (Some(summary), Some(stored), None) = (&summary, unknown.next().cloned(), unknown.next()) {
+                record.forgotten_event_ids.remove(&stored);
+                record.forgotten_event_ids.insert(summary.clone());
+                event.foreign.insert("forgotten_summary_id".to_owned(), Value::from(stored.as_str()));
+                n_named += 1;
+                shown = None;
+            } else {
+                shown = summary;
+            }
+            if record.shown_summary().is_some() {
+                shown = Some(event.id.summary_id());
+            }
+        }
+        seen.insert(event.id.clone());
+    }
+    if n_named > 0 {
+        diagnostics.push(Diagnostic::new(
+            "file",
+            format!(
+                "{n_named} condensations forget an earlier summary by an id that is not stored; read as that summary"
+            ),
+        ));
+    }
 }
 
 /// The events on the path to the head, with what is never shown left where it stands.
@@ -348,8 +388,7 @@ fn events(values: Vec<(String, Value)>, head: &Head, diagnostics: &mut Vec<Diagn
 /// Without any `parent_id` that is the whole log. A parent that is not an earlier event is bridged by the
 /// event before.
 fn active_branch(parsed: Vec<(String, Event)>, head: &Head, diagnostics: &mut Vec<Diagnostic>) -> Vec<Event> {
-    let is_branched = |event: &Event| event.parent.is_some() || event.foreign.contains_key("parent_id");
-    if head.leaf.is_none() && !head.is_empty && !parsed.iter().any(|(_, event)| is_branched(event)) {
+    if head.leaf.is_none() && !head.is_empty && parsed.iter().all(|(_, event)| event.parent.is_none()) {
         return parsed.into_iter().map(|(_, event)| event).collect();
     }
     let mut position: HashMap<EventId, usize> = HashMap::new();
@@ -357,6 +396,7 @@ fn active_branch(parsed: Vec<(String, Event)>, head: &Head, diagnostics: &mut Ve
     for (at, (place, event)) in parsed.iter().enumerate() {
         let before = at.checked_sub(1);
         let parent = match &event.parent {
+            Some(parent) if parent.as_str() == ROOT => None,
             Some(parent) => position.get(parent).copied().or_else(|| {
                 diagnostics.push(Diagnostic::new(
                     place,
@@ -364,7 +404,6 @@ fn active_branch(parsed: Vec<(String, Event)>, head: &Head, diagnostics: &mut Ve
                 ));
                 before
             }),
-            None if event.foreign.get("parent_id").is_some_and(|parent| parent == event::ROOT) => None,
             None => before,
         };
         parents.push(parent);

@@ -7,12 +7,10 @@ use condenser::event::{
     Action, CondensationRequest, ContentBlock, Event, EventId, EventKind, Message, Observation, Outcome, Role, Source,
     SystemPrompt, ToolCall, Unknown,
 };
+use condenser::tree::ROOT;
 use serde_json::{Map, Value};
 
 use crate::fields::{take_call, take_content, take_list, take_object, take_text};
-
-/// The parent that marks a root.
-pub(super) const ROOT: &str = "__root__";
 
 /// How much an event may deviate from what the SDK writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +65,7 @@ pub enum LoadError {
 /// Turns a stored event into an [`Event`].
 ///
 /// Nothing is lost: what has no place in the event stays in `foreign`, under its own name and in its own
-/// nesting, and `foreign["kind"]` is the class. The parent `__root__` stays there too; `parent` is `None`
-/// then. Observations of older versions, which have fields instead of a `content` list, give their
+/// nesting, and `foreign["kind"]` is the class. Observations of older versions, which have fields instead of a `content` list, give their
 /// texts as content and name the fields in `foreign["observation"]["content_from"]`.
 ///
 /// # Errors
@@ -84,10 +81,7 @@ pub fn parse_event(value: Value, mode: Mode) -> Result<Event, LoadError> {
     }
     let id = take_text(&mut map, "id").ok_or(LoadError::Missing { kind: kind.clone(), field: "id" })?;
     let timestamp = take_text(&mut map, "timestamp");
-    let parent = match map.get("parent_id").and_then(Value::as_str) {
-        None | Some(ROOT) => None,
-        Some(_) => take_text(&mut map, "parent_id").map(EventId::from),
-    };
+    let parent = take_text(&mut map, "parent_id").map(EventId::from);
     let source = match map.get("source").and_then(Value::as_str) {
         Some("agent") => Some(Source::Agent),
         Some("user") => Some(Source::User),

@@ -1,0 +1,3 @@
+//! Condensation policies: native ones, and ports of the systems in use.
+
+pub mod openhands;

@@ -1,0 +1,76 @@
+//! Torn and changed files: an error or diagnostics, never a panic.
+
+use std::path::Path;
+
+use condenser_traces::{Document, FORMATS, read_document};
+use serde_json::json;
+
+use crate::common::check_trace;
+
+/// One file per way of wrapping.
+fn samples() -> Vec<String> {
+    let events = [
+        json!({"id": "s", "kind": "SystemPromptEvent", "system_prompt": {"type": "text", "text": "p"}, "tools": []}),
+        json!({"id": "u", "kind": "MessageEvent", "source": "user", "llm_message": {"role": "user", "content": "h\u{e9}"}}),
+        json!({"id": "a", "kind": "ActionEvent", "parent_id": "u", "thought": [], "tool_name": "sh", "tool_call_id": "c",
+            "tool_call": {"id": "c", "name": "sh", "arguments": "{}"}, "llm_response_id": "r"}),
+        json!({"id": "o", "kind": "ObservationEvent", "tool_call_id": "c", "observation": {"output": "x", "error": ""}}),
+        json!({"id": "k", "kind": "Condensation", "forgotten_event_ids": ["a"], "summary": "s", "summary_offset": 1}),
+    ];
+    let messages = [
+        json!({"role": "system", "content": "s"}),
+        json!({"role": "assistant", "content": null, "tool_calls": [
+            {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}),
+        json!({"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "\u{1f600}"}]}),
+    ];
+    let lines = |values: &[serde_json::Value]| values.iter().map(|value| format!("{value}\n")).collect::<String>();
+    vec![
+        lines(&events),
+        json!({"items": events}).to_string(),
+        lines(&[json!({"instance_id": "i", "instruction": "t", "history": events, "metrics": {}})]),
+        lines(&messages),
+        json!({"messages": messages, "tools": [], "choices": [{"message": messages[1]}]}).to_string(),
+        lines(&[json!({"task_id": 1, "traj": messages}), json!({"task_id": 2, "traj": messages})]),
+    ]
+}
+
+fn feed(bytes: &[u8]) {
+    for format in FORMATS.iter().map(Some).chain([None]) {
+        let Ok(document) = Document::from_bytes(Path::new("t"), bytes.to_vec()) else { return };
+        if let Ok(traces) = read_document(document, format) {
+            traces.iter().for_each(check_trace);
+        }
+    }
+}
+
+#[test]
+fn every_prefix_of_a_file_is_survived() {
+    for sample in samples() {
+        (0..sample.len()).for_each(|end| feed(&sample.as_bytes()[..end]));
+    }
+}
+
+#[test]
+fn changed_bytes_are_survived() {
+    // A fixed sequence of numbers: the same changes in every run.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % below
+    };
+    for sample in samples() {
+        for _ in 0..400 {
+            let mut bytes = sample.clone().into_bytes();
+            for _ in 0..=next(3) {
+                let at = next(bytes.len());
+                match next(4) {
+                    0 => bytes[at] = u8::try_from(next(256)).unwrap(),
+                    1 => bytes[at] = b"{}[]\",:0n\\"[next(10)],
+                    2 => drop(bytes.remove(at)),
+                    _ => bytes.insert(at, b"{}[]\",:\n"[next(8)]),
+                }
+            }
+            feed(&bytes);
+        }
+    }
+}
