@@ -1,5 +1,4 @@
 //! Snapshot rendering and differences of views.
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 mod common;
 
