@@ -11,6 +11,8 @@ pub mod profile;
 pub mod recall;
 pub mod render;
 pub mod request;
+#[cfg(feature = "schema")]
+pub mod schema;
 pub mod tokens;
 pub mod tree;
 pub mod view;
