@@ -104,7 +104,7 @@ impl Policy for Folding {
             return Err(NoPlan::NoLegalCut);
         }
         let leaving = layout.leaving(start, end);
-        if leaving < state.counted().share(self.settings.minimum_progress) && !layout::must_act(state) {
+        if leaving < state.counted().share(self.settings.minimum_progress) && !layout.must_act(start) {
             return Err(NoPlan::TooLittle);
         }
         if tried.len() >= 3 {

@@ -232,10 +232,10 @@ impl Policy for LlmSummarizing {
                 ((longest() as f64 * scale) as usize).max(FLOOR)
             }
         };
-        let must_act = layout::must_act(state)
-            || state.budget.limit().is_none() && self.max_tokens(state).is_some_and(|limit| state.tokens() > limit);
         let start = layout.head(self.settings.keep_first);
         let limit = state.budget.limit().map(|limit| layout::as_counted(state, limit));
+        let must_act = layout.must_act(start)
+            || state.budget.limit().is_none() && self.max_tokens(state).is_some_and(|limit| state.tokens() > limit);
         let fits = |end: usize| limit.is_none_or(|limit| layout.left(start, end) <= limit);
         let planned = self.planned(&layout, requirement.reasons()).filter(|&(_, end)| fits(end) || !fits(layout.len()));
         // The summarizer's failures come first; anything else ends the planned range.

@@ -262,6 +262,15 @@ fn masked_results_are_folded_as_they_were_stored() {
 }
 
 #[test]
+fn small_gains_are_not_taken_where_no_gain_would_be_enough() {
+    let mut log = Log::script("s*800 u*50 a*20 a*20 u a a");
+    log.window = Some(900);
+    let outcome = log.condense(&folding(|_| ()), &Scripted::default());
+    assert!(matches!(outcome.result, OutcomeKind::Unachievable { .. }), "{outcome:?}");
+    assert_eq!(outcome.facts.no_plan, Some(NoPlan::TooLittle));
+}
+
+#[test]
 fn no_addresses_are_written_while_recall_is_off() {
     let mut log = work();
     log.recall = false;
