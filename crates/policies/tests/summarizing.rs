@@ -1,5 +1,7 @@
 //! `llm-summarizing`: one test for each defect of the original that it mends, and its arithmetic.
 
+#![allow(clippy::unwrap_used, reason = "a failed test panics")]
+
 mod common;
 
 use ::condenser::*;
