@@ -165,13 +165,13 @@ fn row(events: &[Event], policy: &dyn Policy) -> Row {
 /// Two calls and a last word. A head of a message is 4 tokens, a call is its name and its arguments.
 fn small() -> Vec<Event> {
     vec![
-        system("be good"),                    // 6
-        user("u", "please fix it"),           // 7
-        call("a", "bash", "ls"),              // 6, output 2
-        result("b", "a", "one two three"),    // 7
-        call("c", "bash", "cat"),             // 6, output 2
-        result("d", "c", "four five six !"),  // 8
-        says("e", "all done"),                // output 2
+        system("be good"),                   // 6
+        user("u", "please fix it"),          // 7
+        call("a", "bash", "ls"),             // 6, output 2
+        result("b", "a", "one two three"),   // 7
+        call("c", "bash", "cat"),            // 6, output 2
+        result("d", "c", "four five six !"), // 8
+        says("e", "all done"),               // output 2
     ]
 }
 
@@ -517,7 +517,11 @@ fn any_trace() -> impl Strategy<Value = Vec<Event>> {
             match kind {
                 0 => events.push(user(&id, &name)),
                 1 => events.push(says(&id, "thinking about it")),
-                2 => events.push(Event::new(id, Source::User, EventKind::Pin(Pin { ids: vec![format!("r{}", index / 2).into()] }))),
+                2 => events.push(Event::new(
+                    id,
+                    Source::User,
+                    EventKind::Pin(Pin { ids: vec![format!("r{}", index / 2).into()] }),
+                )),
                 _ => {
                     events.push(call(&id, "read", &format!(r#"{{"path": "{name}"}}"#)));
                     if extra > 0 {
