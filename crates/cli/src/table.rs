@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use crate::terminal::printable;
 
-/// A table with a header. Cells that begin with a digit stand to the right.
+/// A table with a header. Columns of numbers stand to the right.
 pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -12,7 +12,7 @@ pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
     let mut numeric = vec![true; header.len()];
     for row in rows {
         for (cell, numeric) in row.iter().zip(&mut numeric) {
-            *numeric &= cell.is_empty() || cell == "–" || cell.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+            *numeric &= is_number(cell);
         }
         table.add_row(row.iter().map(|cell| printable(cell)));
     }
@@ -23,4 +23,11 @@ pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
     }
     let text: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
     text
+}
+
+/// A number with its unit, several (`3 of 6`), or the dash that stands for none.
+fn is_number(cell: &str) -> bool {
+    cell == "–"
+        || cell.starts_with(|c: char| c.is_ascii_digit())
+            && cell.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | '%' | 'k' | 'M' | ' ' | 'o' | 'f'))
 }

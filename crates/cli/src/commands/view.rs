@@ -147,7 +147,9 @@ fn turns(text: &mut String, request: &Request<'_>, view: &View) {
             Speaker::System => "system".to_owned(),
             Speaker::User => "user".to_owned(),
             Speaker::Assistant => "assistant".to_owned(),
-            Speaker::Tool { call_id, name, outcome } => format!("tool {name} ({call_id}, {outcome:?})").to_lowercase(),
+            Speaker::Tool { call_id, name, outcome } => {
+                format!("tool {name} ({call_id}, {})", format!("{outcome:?}").to_lowercase())
+            }
         };
         let _ = writeln!(text, "\n--- {}", printable(&speaker));
         for part in &turn.parts {
