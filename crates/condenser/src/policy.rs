@@ -262,6 +262,9 @@ pub struct SummaryRequest {
     pub events: Vec<(EventId, String)>,
     /// The summary before this one. It is passed once, and not among `events`.
     pub previous: Option<String>,
+    /// Entries that stay visible after the summary, oldest first: not to be repeated in it, but what they settle is
+    /// no longer open.
+    pub kept: Vec<(EventId, String)>,
     /// What the user wants the summary to care about.
     pub guidance: Option<String>,
     /// The most tokens of the summary.
@@ -271,7 +274,7 @@ pub struct SummaryRequest {
 }
 
 impl SummaryRequest {
-    /// The text of the user message: the previous summary, then each event, fenced as data.
+    /// The text of the user message: the previous summary, then each event, then what stays, fenced as data.
     pub fn input(&self) -> String {
         let mut text = String::new();
         if let Some(previous) = &self.previous {
@@ -279,6 +282,9 @@ impl SummaryRequest {
         }
         for (id, event) in &self.events {
             text.push_str(&format!("<EVENT id={:?}>\n{event}\n</EVENT>\n", id.as_str()));
+        }
+        for (id, event) in &self.kept {
+            text.push_str(&format!("<KEPT id={:?}>\n{event}\n</KEPT>\n", id.as_str()));
         }
         text
     }

@@ -74,7 +74,8 @@ impl Builder {
     /// Returns the record's id, changed where it was used before.
     pub(crate) fn begin(&mut self, id: &str, place: String, timestamp: Option<String>) -> EventId {
         let (record, taken) = self.ids.claim(id);
-        if taken {
+        // Two records without ids on one line are nothing odd.
+        if taken && id != place.replace(' ', "-") {
             self.duplicates.add(|| place.clone());
         }
         (self.record, self.place, self.part, self.timestamp) = (record.clone(), place, 0, timestamp);
@@ -143,10 +144,15 @@ impl Builder {
         }
     }
 
-    /// Adds a compaction that leaves nothing in view but the newest system prompt and the records for
-    /// which `keeps` holds, with the summary before the latter.
-    pub(crate) fn add_compaction(&mut self, summary: Option<String>, keeps: impl Fn(&str) -> bool) -> &mut Event {
-        let system = self.shown.iter().rposition(|entry| entry.is_system);
+    /// Adds a compaction that leaves nothing in view but the records for which `keeps` holds, and, if
+    /// `keeps_system`, the newest system prompt; the summary goes after the latter.
+    pub(crate) fn add_compaction(
+        &mut self,
+        summary: Option<String>,
+        keeps_system: bool,
+        keeps: impl Fn(&str) -> bool,
+    ) -> &mut Event {
+        let system = self.shown.iter().rposition(|entry| entry.is_system).filter(|_| keeps_system);
         let mut forgotten = BTreeSet::new();
         let mut index = 0;
         self.shown.retain(|entry| {

@@ -399,7 +399,7 @@ impl Session {
             }
             foreign.insert("summary_record".to_owned(), Value::Object(record));
         }
-        builder.add_compaction(text, |record| preserved.contains(record)).foreign = foreign;
+        builder.add_compaction(text, true, |record| preserved.contains(record)).foreign = foreign;
     }
 
     /// The records that stay in view: listed by id, or as the segment between two.

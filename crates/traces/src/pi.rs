@@ -154,7 +154,9 @@ fn add_entry(
             let first = first_kept(&entry);
             let kept: HashSet<&str> = done.iter().skip(first).map(EventId::as_str).collect();
             let summary = take_text(&mut entry, "summary");
-            let event = builder.add_compaction(summary, |record| kept.contains(record));
+            // The prompt in force then is stored with the compaction; without one, none was shown.
+            let keeps_system = entry.get("systemMessage").is_some_and(Value::is_object);
+            let event = builder.add_compaction(summary, keeps_system, |record| kept.contains(record));
             event.foreign = rest(entry);
         }
         "context_edit" => add_edit(builder, entry),

@@ -83,9 +83,9 @@ fn read(mut document: Document) -> Result<Vec<Trace>, ReadError> {
             item.insert("file".to_owned(), Value::Object(std::mem::take(&mut file)));
         }
         open = add_item(&mut builder, item, open.take());
-        if let Some((step, elided)) = elisions.remove(&(index + 1)) {
+        if let Some(Elision { step, changed }) = elisions.remove(&(index + 1)) {
             builder.begin(&format!("trajectory-{step}"), format!("trajectory[{step}]"), None);
-            let rewrites: BTreeMap<EventId, Rewrite> = elided
+            let rewrites: BTreeMap<EventId, Rewrite> = changed
                 .into_iter()
                 .filter_map(|(item, content)| Some((events.get(&item)?.clone(), RewriteOp::Replace { content }.into())))
                 .collect();
@@ -267,10 +267,15 @@ fn leftover(step: Value, answer: &Map<String, Value>, next: Option<&Value>) -> M
     step
 }
 
-/// Where the recorded prompts show other content than what was shown before.
-///
-/// By the number of history items that the prompt covers: the step and, by item, the content.
-fn elisions(history: &[Value], steps: &[Value]) -> BTreeMap<usize, (usize, Vec<(usize, Vec<ContentBlock>)>)> {
+/// What the prompt recorded with a step shows otherwise than it was shown before.
+struct Elision {
+    step: usize,
+    /// The history items, and the content that took the place of theirs.
+    changed: Vec<(usize, Vec<ContentBlock>)>,
+}
+
+/// The elisions, by the number of history items that the prompt covers.
+fn elisions(history: &[Value], steps: &[Value]) -> BTreeMap<usize, Elision> {
     let mut shown: HashMap<usize, &Value> = HashMap::new();
     let mut found = BTreeMap::new();
     for (number, step) in steps.iter().enumerate() {
@@ -293,7 +298,7 @@ fn elisions(history: &[Value], steps: &[Value]) -> BTreeMap<usize, (usize, Vec<(
             }
         }
         if !changed.is_empty() {
-            found.insert(prompt.len(), (number, changed));
+            found.insert(prompt.len(), Elision { step: number, changed });
         }
     }
     found

@@ -5,7 +5,7 @@ use condenser::view::{Rules, View};
 use condenser_traces::Trace;
 use serde_json::{Value, json};
 
-use crate::common::{check_trace, diagnostics, json_of, outline, read_one, try_read};
+use crate::common::{check_trace, diagnostics, json_of, outline, read_one, shared, try_read};
 
 fn session(entries: &[Value]) -> Trace {
     let header = json!({"type": "session", "id": "s", "version": 3, "timestamp": "t0", "cwd": "/w"});
@@ -195,12 +195,17 @@ fn version_one_is_a_line_whose_compactions_count_records_with_the_header() {
 }
 
 #[test]
-fn the_newest_system_message_outlives_compactions() {
+fn the_system_message_that_a_compaction_stores_outlives_it() {
     let system = |id: &str, parent: &str| message(id, parent, json!({"role": "system", "content": "s"}));
     let trace = session(&[
         system("s1", ""),
         user("a", "s1"),
-        entry("k", "a", json!({"type": "compaction", "summary": "S", "firstKeptEntryId": "k"})),
+        entry(
+            "k",
+            "a",
+            json!({"type": "compaction", "summary": "S", "firstKeptEntryId": "k",
+            "systemMessage": {"role": "system", "content": "s"}}),
+        ),
     ]);
     assert_eq!(shown(&trace), ["s1", "k-summary"]);
 }
@@ -227,4 +232,54 @@ fn another_harness_with_the_same_header_is_not_taken_for_pi() {
     ] {
         assert!(try_read(lines).is_err());
     }
+}
+
+/// The entries in view as Pi counts them: no rule drops anything, and an answer is one entry.
+fn entries(trace: &Trace) -> Vec<String> {
+    let mut view: Vec<(String, String)> = Vec::new();
+    for event in &trace.events {
+        let record = event.origin.as_ref().unwrap().record.clone();
+        match &event.kind {
+            EventKind::Condensation(condensation) => {
+                view.retain(|(id, _)| !condensation.forgotten_event_ids.contains(id.as_str()));
+                if let Some((_, offset)) = condensation.shown_summary() {
+                    view.insert(offset, (event.id.summary_id().to_string(), record));
+                }
+            }
+            kind if kind.is_shown() => view.push((event.id.to_string(), record)),
+            _ => {}
+        }
+    }
+    let mut entries: Vec<String> = view.into_iter().map(|(_, record)| record).collect();
+    entries.dedup();
+    entries
+}
+
+#[test]
+fn the_view_of_a_session_is_the_context_that_pi_built() {
+    let mut n_cases = 0;
+    for file in ["context.jsonl", "v1/context.jsonl"] {
+        let Some(path) = shared(&format!("conformance/pi/{file}")) else { return };
+        for line in std::fs::read_to_string(path).unwrap().lines() {
+            let case: Value = serde_json::from_str(line).unwrap();
+            let given = case["input"]["entries"].as_array().unwrap();
+            // A file has no leaf other than its last entry.
+            if case["input"].get("leafId").is_some() || given.is_empty() {
+                continue;
+            }
+            n_cases += 1;
+            // Pi leaves it to the provider's adapter to drop answers cut off before they said anything.
+            let is_noise = |id: &str| {
+                let entry = given.iter().find(|entry| entry["id"] == id).unwrap();
+                matches!(entry["message"]["stopReason"].as_str(), Some("aborted" | "error"))
+                    && entry["message"]["content"].as_array().unwrap().iter().all(|part| part["text"] == "")
+            };
+            let messages = case["expected"]["llm"].as_array().unwrap();
+            let mut expected: Vec<&str> = messages.iter().map(|message| message["entryId"].as_str().unwrap()).collect();
+            expected.dedup();
+            expected.retain(|id| !is_noise(id));
+            assert_eq!(entries(&session(given)), expected, "{}", case["id"]);
+        }
+    }
+    assert!(n_cases >= 30, "{n_cases}");
 }

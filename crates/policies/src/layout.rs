@@ -1,0 +1,161 @@
+//! What may leave a view and where it may be cut, for all policies that forget.
+
+use std::collections::BTreeSet;
+
+use condenser::event::{EventKind, Role};
+use condenser::{Class, EventId, Reason, Requirement, State, Tokens};
+
+/// Why to act: somebody asked, the request is larger than `max_tokens`, or the view is longer than `max_events`.
+/// As in OpenHands, too many entries alone are a soft reason.
+pub(crate) fn requirement(state: &State<'_>, max_events: Option<usize>, max_tokens: Option<Tokens>) -> Requirement {
+    let mut reasons = Vec::new();
+    if state.view.has_unhandled_request() {
+        reasons.push(Reason::Request);
+    }
+    if max_tokens.is_some_and(|limit| state.tokens() > limit) {
+        reasons.push(Reason::Tokens);
+    }
+    let is_hard = !reasons.is_empty();
+    if max_events.is_some_and(|limit| state.view.len() > limit) {
+        reasons.push(Reason::Events);
+    }
+    match (is_hard, reasons.is_empty()) {
+        (true, _) => Requirement::Hard(reasons),
+        (false, false) => Requirement::Soft(reasons),
+        (false, true) => Requirement::None,
+    }
+}
+
+/// A limit in counted tokens: where the provider reported more than was counted, it shrinks by the same factor.
+pub(crate) fn as_counted(state: &State<'_>, limit: Tokens) -> Tokens {
+    let (counted, reported) = (state.counted(), state.tokens());
+    if reported > counted { limit.share(counted.0 as f64 / reported.0 as f64) } else { limit }
+}
+
+/// Whether the minimum gain is waived: somebody asked, or the next request would not fit.
+pub(crate) fn must_act(state: &State<'_>) -> bool {
+    state.view.has_unhandled_request() || state.budget.limit().is_some_and(|limit| state.tokens() > limit)
+}
+
+/// A view, seen as what stays and what may leave.
+///
+/// System prompts, system messages and protected entries always stay. So does the newest user message, unless it
+/// fills more than a quarter of the limit. Groups stay or leave whole between any two legal cuts, because the
+/// protection of a group covers all of it.
+pub(crate) struct Layout<'s, 'a> {
+    pub(crate) state: &'s State<'a>,
+    may_leave: Vec<bool>,
+    /// Tokens of the entries before each position that may leave.
+    leaving: Vec<Tokens>,
+    n_prompts: usize,
+    first_summary: usize,
+}
+
+impl<'s, 'a> Layout<'s, 'a> {
+    pub(crate) fn new(state: &'s State<'a>) -> Self {
+        let n = state.view.len();
+        let role = |index: usize| match state.event(index).map(|event| &event.kind) {
+            Some(EventKind::Message(message)) => Some(message.role),
+            _ => None,
+        };
+        let is_prompt = |index: usize| {
+            let class = state.view.get(index).map(|entry| entry.class());
+            class == Some(Class::SystemPrompt) || role(index) == Some(Role::System)
+        };
+        let tokens = state.entry_tokens();
+        let largest = state.budget.limit().map(|limit| limit.share(0.25));
+        let newest_user = (0..n)
+            .rev()
+            .find(|&index| role(index) == Some(Role::User))
+            .filter(|&index| largest.is_none_or(|largest| tokens[index] <= largest));
+        let may_leave: Vec<bool> = state
+            .view
+            .iter()
+            .map(|entry| !entry.is_protected() && !is_prompt(entry.index()) && newest_user != Some(entry.index()))
+            .collect();
+        let mut leaving = vec![Tokens::ZERO];
+        let mut sum = Tokens::ZERO;
+        for (&leaves, &size) in may_leave.iter().zip(tokens) {
+            sum += if leaves { size } else { Tokens::ZERO };
+            leaving.push(sum);
+        }
+        Self {
+            state,
+            may_leave,
+            leaving,
+            n_prompts: (0..n).take_while(|&index| is_prompt(index)).count(),
+            first_summary: state.view.iter().position(|entry| entry.is_summary()).unwrap_or(n),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.may_leave.len()
+    }
+
+    /// The end of what stays in front: the prompts and the first `keep_first` entries, up to a legal cut. An older
+    /// summary is never part of it, so that the next one takes it up.
+    ///
+    /// Where the next legal cut leaves nothing behind it that may leave, it is the cut before.
+    pub(crate) fn head(&self, keep_first: usize) -> usize {
+        let wanted = keep_first.min(self.first_summary).max(self.n_prompts).min(self.len());
+        let below = self.state.view.previous_index(wanted).unwrap_or(0);
+        let start = match self.state.view.next_index(wanted) {
+            Some(above) if self.may_leave[above..].contains(&true) => above,
+            _ => below,
+        };
+        self.skip_staying(start, self.len())
+    }
+
+    /// Moves a start over entries that stay anyway: what stays in front of a summary keeps its place.
+    fn skip_staying(&self, mut start: usize, end: usize) -> usize {
+        while start < end && !self.may_leave[start] && self.state.view.is_cut(start + 1) {
+            start += 1;
+        }
+        start
+    }
+
+    /// Where the last unit begins: the entry, batch or loop that a request ends with.
+    pub(crate) fn last_unit(&self) -> usize {
+        self.len().checked_sub(1).and_then(|last| self.state.view.previous_index(last)).unwrap_or(0)
+    }
+
+    /// What leaves with the range.
+    pub(crate) fn leaving(&self, start: usize, end: usize) -> Tokens {
+        self.leaving[end.max(start)] - self.leaving[start]
+    }
+
+    /// The size of the request once the range is gone, as counted and without anything in its place.
+    pub(crate) fn left(&self, start: usize, end: usize) -> Tokens {
+        self.state.counted() - self.leaving(start, end)
+    }
+
+    /// The entries of the range that leave, by position.
+    pub(crate) fn members(&self, start: usize, end: usize) -> impl Iterator<Item = usize> + '_ {
+        (start..end).filter(|&index| self.may_leave[index])
+    }
+
+    /// Their ids.
+    pub(crate) fn forget(&self, start: usize, end: usize) -> BTreeSet<EventId> {
+        self.members(start, end).filter_map(|index| self.state.view.get(index)).map(|e| e.id().clone()).collect()
+    }
+
+    /// How many entries of the range leave that are not summaries.
+    pub(crate) fn n_events(&self, start: usize, end: usize) -> usize {
+        self.members(start, end).filter(|&index| self.state.view.get(index).is_some_and(|e| !e.is_summary())).count()
+    }
+
+    /// The start of the newest part that stays: the first legal cut at or above `naive` that leaves a request of at
+    /// most `target`. The last unit stays, unless the request is over `limit` with it.
+    pub(crate) fn tail(&self, start: usize, naive: usize, target: Option<Tokens>, limit: Option<Tokens>) -> usize {
+        let last = self.last_unit();
+        let fits = |end: usize, most: Option<Tokens>| most.is_none_or(|most| self.left(start, end) <= most);
+        let mut from = naive.min(last).max(start);
+        while let Some(end) = self.state.view.next_index(from).filter(|&end| end <= last) {
+            if fits(end, target) {
+                return end;
+            }
+            from = end + 1;
+        }
+        if last >= start && fits(last, limit) { last } else { self.len() }
+    }
+}

@@ -1,0 +1,347 @@
+//! `llm-summarizing`: a summary takes the place of the middle, as in OpenHands V1, with that condenser's defects mended.
+//!
+//! **When.** A request (hard), more tokens than `max_tokens` and the budget's trigger, whichever is smaller (hard), or
+//! more entries than `max_events` (soft).
+//!
+//! **What.** Each reason says how many newest entries to keep: half of the view or of `max_events`, less the head and
+//! the summary; or as many as bring the request to half of the token limit. The fewest win, and the end snaps to the
+//! nearest legal cut that still meets the limits. The last unit always stays. Summaries in the range are not events of
+//! the next summary: they are handed on once, as its predecessor.
+//!
+//! **Failures.** After a failed call the same range is tried again, with shorter events. Only when that fails too, or
+//! nothing can be planned, or the plan gains nothing, and somebody asked or the request is over its limit, comes the
+//! *hard reset*: everything behind the head leaves that may. `minimum_progress` is waived in the same cases.
+//!
+//! **Input.** Events are shortened, oldest text and newest text alike, until the input fits; where the floor is reached
+//! the range shrinks. What the summarizer is not shown stays in the view.
+
+use std::collections::HashSet;
+
+use condenser::condensation::clip;
+use condenser::event::{ContentBlock, EventKind, Outcome, Role};
+use condenser::recall::address;
+use condenser::request::text_of;
+use condenser::{
+    Edit, EventId, Failure, NoPlan, Plan, Policy, Reason, Requirement, Shown, State, SummaryRequest, Tokens,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::layout::{self, Layout};
+
+const PROMPT: &str = include_str!("../prompts/summarize-v1.md");
+const RECALL_PROMPT: &str = include_str!("../prompts/recall-v1.md");
+const PROMPT_VERSION: &str = "summarize-v1";
+
+/// Fewest characters that an event is shortened to.
+const FLOOR: usize = 200;
+/// Calls for the planned range before anything else is tried.
+const PLANNED_TRIES: usize = 2;
+/// Entries that stay which the summarizer is shown: of those that stay in the range, and of those behind it.
+const KEPT: (usize, usize) = (4, 8);
+/// The characters of each.
+const KEPT_CHARACTERS: usize = 400;
+
+/// Settings of [`LlmSummarizing`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SummarizingSettings {
+    /// A longer view is condensed. `None`: off.
+    pub max_events: Option<usize>,
+    /// A larger request is condensed. `None`: the trigger of the budget alone counts.
+    pub max_tokens: Option<Tokens>,
+    /// The first entries that stay.
+    pub keep_first: usize,
+    /// No condensation forgets a smaller share of the entries, unless it must.
+    pub minimum_progress: f64,
+    /// The most calls for a hard reset.
+    pub hard_reset_retries: usize,
+    /// What each failed call leaves of the longest event.
+    pub hard_reset_scaling: f64,
+    /// The most characters of one event that the summarizer is shown.
+    pub event_characters: usize,
+    /// The most tokens of all that the summarizer is shown. `None`: the limit of the budget.
+    pub input_tokens: Option<Tokens>,
+    /// The most tokens of the summary, and never more than an eighth of the limit.
+    pub summary_tokens: Tokens,
+}
+
+impl Default for SummarizingSettings {
+    fn default() -> Self {
+        Self {
+            max_events: Some(240),
+            max_tokens: None,
+            keep_first: 2,
+            minimum_progress: 0.1,
+            hard_reset_retries: 5,
+            hard_reset_scaling: 0.8,
+            event_characters: 10_000,
+            input_tokens: None,
+            summary_tokens: Tokens(1000),
+        }
+    }
+}
+
+/// Summarizes the middle of a view.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LlmSummarizing {
+    settings: SummarizingSettings,
+}
+
+impl LlmSummarizing {
+    /// The policy with these settings.
+    pub fn new(settings: SummarizingSettings) -> Self {
+        Self { settings }
+    }
+
+    fn max_tokens(&self, state: &State<'_>) -> Option<Tokens> {
+        [self.settings.max_tokens, state.budget.trigger()].into_iter().flatten().min()
+    }
+
+    fn summary_tokens(&self, state: &State<'_>) -> Tokens {
+        let most = state.budget.limit().map(|limit| limit.share(0.125)).filter(|most| *most > Tokens::ZERO);
+        most.map_or(self.settings.summary_tokens, |most| most.min(self.settings.summary_tokens))
+    }
+
+    /// The range that the reasons ask for, or `None` where it would hold no event.
+    fn planned(&self, layout: &Layout<'_, '_>, reasons: &[Reason]) -> Option<(usize, usize)> {
+        let state = layout.state;
+        let n = layout.len();
+        let start = layout.head(self.settings.keep_first);
+        let last = layout.last_unit();
+        let half = |size: usize| (size / 2).saturating_sub(start + 1).max(1);
+        let limit = self.max_tokens(state).map(|limit| layout::as_counted(state, limit));
+        let mut naive = start;
+        if reasons.contains(&Reason::Request) {
+            naive = naive.max(n - half(n).min(n));
+        }
+        let max_events = self.settings.max_events.filter(|_| reasons.contains(&Reason::Events));
+        if let Some(max_events) = max_events {
+            naive = naive.max(n - half(max_events).min(n));
+        }
+        let limit = limit.filter(|_| reasons.contains(&Reason::Tokens));
+        if let Some(limit) = limit {
+            let target = limit.share(0.5) - self.summary_tokens(state).min(limit.share(0.25));
+            naive = naive.max((start..=last).find(|&end| layout.left(start, end) <= target).unwrap_or(last));
+        }
+        let meets_limits = |end: usize| {
+            let n_left = n + 1 - layout.members(start, end).count();
+            limit.is_none_or(|limit| layout.left(start, end) + self.summary_tokens(state) <= limit)
+                && max_events.is_none_or(|max_events| n_left <= max_events)
+        };
+        let naive = naive.min(last);
+        let below = state.view.previous_index(naive).filter(|&end| end > start);
+        let above = state.view.next_index(naive).filter(|&end| end <= last);
+        let end = match (below, above) {
+            (Some(below), Some(above)) if naive - below < above - naive && meets_limits(below) => below,
+            (Some(below), None) => below,
+            (_, Some(above)) => above,
+            (None, None) => return None,
+        };
+        (layout.n_events(start, end) > 0).then_some((start, end))
+    }
+
+    /// The newest entries that stay, by position; no summaries.
+    fn kept(layout: &Layout<'_, '_>, start: usize, end: usize) -> Vec<usize> {
+        let is_event = |index: &usize| layout.state.view.get(*index).is_some_and(|entry| !entry.is_summary());
+        let leaves: HashSet<usize> = layout.members(start, end).collect();
+        let inside: Vec<usize> = (start..end).filter(|index| !leaves.contains(index)).filter(is_event).collect();
+        let behind: Vec<usize> = (end..layout.len()).filter(is_event).collect();
+        let newest = |of: &[usize], n: usize| of[of.len().saturating_sub(n)..].to_vec();
+        [newest(&inside, KEPT.0), newest(&behind, KEPT.1)].concat()
+    }
+
+    fn summarize(&self, layout: &Layout<'_, '_>, start: usize, mut end: usize, cap: usize) -> Result<Plan, NoPlan> {
+        let state = layout.state;
+        let mut instructions = PROMPT.to_owned();
+        if state.recall {
+            instructions.push('\n');
+            instructions.push_str(RECALL_PROMPT);
+        }
+        let mut request = SummaryRequest {
+            instructions,
+            max_tokens: Some(self.summary_tokens(state)),
+            guidance: guidance(state),
+            prompt_version: PROMPT_VERSION.to_owned(),
+            ..SummaryRequest::default()
+        };
+        let previous: Vec<&str> =
+            layout.members(start, end).filter_map(|index| state.view.get(index)?.summary()).collect();
+        if !previous.is_empty() {
+            let text = previous.join("\n\n");
+            request.previous = Some(unfenced(clip(&text, 15_000, 5_000).unwrap_or(text)));
+        }
+        let show = |index: usize, cap: usize| {
+            let entry = state.view.get(index)?;
+            let text = match Shown::of(entry, state.bodies) {
+                Some(Shown::Event(kind)) => show(&kind, entry.id(), state.recall, cap),
+                _ => "[no content recorded]".to_owned(),
+            };
+            Some((entry.id().clone(), text))
+        };
+        request.kept =
+            Self::kept(layout, start, end).into_iter().filter_map(|index| show(index, KEPT_CHARACTERS)).collect();
+        let room = self.settings.input_tokens.or(state.budget.limit());
+        let mut cap = cap;
+        loop {
+            let events = |index: &usize| state.view.get(*index).is_some_and(|entry| !entry.is_summary());
+            request.events = layout.members(start, end).filter(events).filter_map(|index| show(index, cap)).collect();
+            if request.events.is_empty() {
+                return Err(NoPlan::NoLegalCut);
+            }
+            let size = || state.sizer.text(&request.input()) + state.sizer.text(&request.instructions);
+            if room.is_none_or(|room| size() <= room) {
+                break;
+            }
+            if cap > FLOOR {
+                cap = (cap / 2).max(FLOOR);
+            } else {
+                let half = start + (end - start) / 2;
+                end = state.view.previous_index(half).filter(|&end| end > start).ok_or(NoPlan::NoLegalCut)?;
+                // Every summary of the first range still has to be in the shorter one.
+                let n_previous = layout.members(start, end).filter(|index| !events(index)).count();
+                if n_previous < previous.len() {
+                    return Err(NoPlan::NoLegalCut);
+                }
+            }
+        }
+        let edit = Edit { forget: layout.forget(start, end), ..Edit::default() };
+        Ok(Plan::Summarize { edit, offset: start, request })
+    }
+}
+
+impl Policy for LlmSummarizing {
+    fn name(&self) -> &str {
+        "llm-summarizing"
+    }
+
+    fn requirement(&self, state: &State<'_>) -> Requirement {
+        layout::requirement(state, self.settings.max_events, self.max_tokens(state))
+    }
+
+    fn plan(&self, state: &State<'_>, tried: &[Failure]) -> Result<Plan, NoPlan> {
+        let layout = Layout::new(state);
+        let requirement = self.requirement(state);
+        let longest = || {
+            let text = |index: usize| state.shown(index).map_or(0, |shown| shown.text().chars().count());
+            (0..layout.len()).map(text).max().unwrap_or(0).min(self.settings.event_characters).max(FLOOR)
+        };
+        let cap = |n_failed: usize| match n_failed {
+            0 => self.settings.event_characters.max(FLOOR),
+            n => {
+                let scale = self.settings.hard_reset_scaling.clamp(0.0, 1.0).powi(i32::try_from(n).unwrap_or(i32::MAX));
+                ((longest() as f64 * scale) as usize).max(FLOOR)
+            }
+        };
+        let must_act = layout::must_act(state)
+            || state.budget.limit().is_none() && self.max_tokens(state).is_some_and(|limit| state.tokens() > limit);
+        let planned = self.planned(&layout, requirement.reasons());
+        // The summarizer's failures come first; anything else ends the planned range.
+        let n_failed = tried.iter().take_while(|failure| matches!(failure, Failure::Summarizer(_))).count();
+        let mut why = NoPlan::NoLegalCut;
+        let mut n_planned = 0;
+        if let Some((start, end)) = planned {
+            let progress = layout.members(start, end).count() as f64;
+            if progress < layout.len() as f64 * self.settings.minimum_progress && !must_act {
+                return Err(NoPlan::TooLittle);
+            }
+            if tried.len() == n_failed && n_failed < PLANNED_TRIES {
+                match self.summarize(&layout, start, end, cap(n_failed)) {
+                    Err(no_plan) => why = no_plan,
+                    plan => return plan,
+                }
+            } else {
+                why = NoPlan::Exhausted;
+                n_planned = if n_failed < PLANNED_TRIES { n_failed + 1 } else { PLANNED_TRIES };
+            }
+        }
+        let n_resets = tried.len().saturating_sub(n_planned);
+        if !must_act || n_resets >= self.settings.hard_reset_retries {
+            return Err(why);
+        }
+        if n_resets > 0 && !matches!(tried.last(), Some(Failure::Summarizer(_))) {
+            return Err(NoPlan::Exhausted);
+        }
+        let start = layout.head(self.settings.keep_first);
+        if layout.n_events(start, layout.len()) == 0 {
+            return Err(why);
+        }
+        self.summarize(&layout, start, layout.len(), cap(n_resets))
+    }
+}
+
+/// What the newest request wants the summary to care about, where no condensation came after it.
+fn guidance(state: &State<'_>) -> Option<String> {
+    if !state.view.has_unhandled_request() {
+        return None;
+    }
+    (0..state.view.n_pushed()).rev().find_map(|seq| match &state.bodies.event(seq)?.kind {
+        EventKind::CondensationRequest(request) => Some(request.guidance.clone()),
+        _ => None,
+    })?
+}
+
+/// An event as the summarizer is shown it: a line that says what it is, with its address while recall is on, then its
+/// text as shown, at most `cap` characters of it and its middle left out.
+fn show(kind: &EventKind, id: &EventId, recall: bool, cap: usize) -> String {
+    let mut label = match kind {
+        EventKind::Message(message) => match message.role {
+            Role::User => "[user]".to_owned(),
+            Role::Assistant => "[assistant]".to_owned(),
+            _ => "[message]".to_owned(),
+        },
+        EventKind::Action(action) => format!("[call of {}]", one_line(&action.tool_name)),
+        EventKind::Observation(observation) => {
+            let outcome = match observation.outcome {
+                Outcome::Error => ", an error",
+                Outcome::Rejected => ", refused",
+                _ => "",
+            };
+            format!("[result of {}{outcome}]", one_line(&observation.tool_name))
+        }
+        _ => "[event]".to_owned(),
+    };
+    if recall {
+        label.push(' ');
+        label.push_str(&address(id));
+    }
+    let text = text_of(kind);
+    let text = clip(&text, cap - cap / 2, cap / 2).unwrap_or(text);
+    let n_images = n_images(kind);
+    let images = if n_images > 0 { format!("\n[{n_images} images]") } else { String::new() };
+    unfenced(format!("{label}\n{text}{images}"))
+}
+
+fn one_line(name: &str) -> String {
+    let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
+    clip(&name, 48, 0).unwrap_or(name)
+}
+
+fn n_images(kind: &EventKind) -> usize {
+    let blocks = match kind {
+        EventKind::Message(message) => [&message.content, &message.extended_content],
+        EventKind::Observation(observation) => [&observation.content, &observation.extended_content],
+        _ => return 0,
+    };
+    blocks
+        .into_iter()
+        .flatten()
+        .map(|block| if let ContentBlock::Image { urls, .. } = block { urls.len() } else { 0 })
+        .sum()
+}
+
+/// Breaks what would pass for the tags around the data.
+fn unfenced(text: String) -> String {
+    if !text.contains('<') {
+        return text;
+    }
+    let mut text = text;
+    for tag in ["EVENT", "KEPT", "PREVIOUS SUMMARY"] {
+        for open in ["<", "</"] {
+            let tag = format!("{open}{tag}");
+            if text.contains(&tag) {
+                text = text.replace(&tag, &tag.replacen('<', "< ", 1));
+            }
+        }
+    }
+    text
+}

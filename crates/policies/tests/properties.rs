@@ -1,0 +1,174 @@
+//! What holds for every policy, on random logs and over several rounds.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use ::condenser::event::{
+    Action, ContentBlock, Message, Observation, Outcome as Ending, Pin, Role, Source, SystemPrompt,
+};
+use ::condenser::*;
+use common::*;
+use condenser_policies::*;
+use proptest::prelude::*;
+
+/// One random event, by numbers: what it is, which call or event it names, how long it is.
+type Seed = (u8, u8, u8, u16);
+
+fn event(n: usize, (what, which, flags, size): Seed) -> Event {
+    let text =
+        |what: &str| vec![ContentBlock::text(format!("{what} src/file_{which}.rs {n} {}", "x y ".repeat(size.into())))];
+    let call_id = format!("call{}", which % 12);
+    let message = |role, what: &str| EventKind::Message(Message { content: text(what), ..Message::text(role, "") });
+    let kind = match what % 32 {
+        0 if n > 0 => EventKind::SystemPrompt(SystemPrompt { content: text("late prompt"), ..SystemPrompt::default() }),
+        0..=3 => message(Role::User, "please do"),
+        4 | 5 => message(Role::Assistant, "done"),
+        6 => message(Role::System, "rule"),
+        7 => EventKind::Pin(Pin { ids: vec![EventId::new(format!("e{}", usize::from(which) % (n + 1)))] }),
+        8 => EventKind::Unpin(Pin { ids: vec![EventId::new(format!("e{}", usize::from(which) % (n + 1)))] }),
+        9 => EventKind::CondensationRequest(Default::default()),
+        10..=20 => EventKind::Action(Action {
+            call_id,
+            tool_name: ["bash", "edit", "read"][usize::from(flags) % 3].into(),
+            arguments: match flags % 5 {
+                0 => "{broken".into(),
+                1 => format!(r#"{{"path": "src/file_{which}.rs", "new_str": "x"}}"#),
+                _ => format!(r#"{{"command": "run {which}"}}"#),
+            },
+            thought: if flags & 16 == 0 { text("thought") } else { vec![] },
+            thinking: if flags & 3 == 3 {
+                vec![ContentBlock::Thinking { thinking: "hm".into(), signature: None }]
+            } else {
+                vec![]
+            },
+            response_id: (flags & 32 == 0).then(|| format!("response{}", which % 5)),
+            ..Action::default()
+        }),
+        _ => EventKind::Observation(Observation {
+            call_id,
+            tool_name: "bash".into(),
+            content: text(if flags & 1 == 0 { "error: it broke\nline two" } else { "result" }),
+            outcome: [Ending::Ok, Ending::Error, Ending::Rejected][usize::from(flags) % 3],
+            interim: flags & 24 == 24,
+            extended_content: vec![],
+        }),
+    };
+    Event::new(format!("e{n}"), Source::Agent, kind)
+}
+
+fn all_policies() -> Vec<Box<dyn Policy>> {
+    let mut policies: Vec<Box<dyn Policy>> =
+        policies().iter().map(|info| info.build(&Default::default()).unwrap()).collect();
+    policies.push(Box::new(ObservationMasking::new(MaskingSettings {
+        attention_window: 2,
+        polling: 3,
+        ..MaskingSettings::default()
+    })));
+    policies.push(Box::new(RecentEvents::new(RecentSettings { keep_first: 3, max_events: 12, ..Default::default() })));
+    policies.push(Box::new(RecentEvents::new(RecentSettings { keep_first: 0, max_events: 1, ..Default::default() })));
+    policies.push(Box::new(Folding::new(FoldingSettings {
+        max_events: Some(10),
+        keep_first: 1,
+        keep_last: 3,
+        max_responses: 2,
+        max_tokens: Tokens(150),
+        ..FoldingSettings::default()
+    })));
+    policies.push(Box::new(LlmSummarizing::new(SummarizingSettings {
+        max_events: Some(12),
+        ..SummarizingSettings::default()
+    })));
+    policies.push(Box::new(LlmSummarizing::new(SummarizingSettings {
+        max_events: Some(5),
+        max_tokens: Some(Tokens(300)),
+        keep_first: 0,
+        input_tokens: Some(Tokens(1200)),
+        ..SummarizingSettings::default()
+    })));
+    policies
+}
+
+/// A summarizer that checks that it was handed all that leaves, and that writes nothing twice.
+struct Checked<'l>(&'l dyn Summarizer);
+
+impl Summarizer for Checked<'_> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn summarize(&self, request: &SummaryRequest) -> Result<Summary, SummarizeError> {
+        let ids: BTreeSet<_> = request.events.iter().map(|(id, _)| id).collect();
+        assert_eq!(ids.len(), request.events.len(), "an event is handed over twice");
+        assert!(!request.events.is_empty());
+        assert!(request.kept.iter().all(|(id, _)| !ids.contains(id)), "what is summarized does not stay");
+        self.0.summarize(request)
+    }
+}
+
+fn run(seeds: &[Seed], window: Option<u64>, recall: bool, failures: u8, policy: &dyn Policy) -> Vec<Event> {
+    let mut log = Log { events: vec![], window, recall };
+    if failures & 64 == 0 {
+        log.add("s");
+    }
+    for (round, chunk) in seeds.chunks(24).enumerate() {
+        for &seed in chunk {
+            let n = log.events.len();
+            log.events.push(event(n, seed));
+        }
+        let scripted = Scripted::new(&[Err("down"), Ok(" "), Ok("notes"), Err("down")][..usize::from(failures % 5)]);
+        let summarizer: &dyn Summarizer = if round % 2 == 0 { &scripted } else { &Extractive::default() };
+        for _again in 0..4 {
+            let old = log.view();
+            let outcome = log.condense(policy, &Checked(summarizer));
+            let OutcomeKind::Applied(record) = &outcome.result else { break };
+            let lost: BTreeSet<EventId> = old
+                .iter()
+                .filter(|e| !e.is_summary())
+                .map(|e| e.id().clone())
+                .filter(|id| record.forgotten_event_ids.contains(id))
+                .collect();
+            if let Some(request) =
+                scripted.asked().last().filter(|_| round % 2 == 0 && policy.name() == "llm-summarizing")
+            {
+                let handed: BTreeSet<EventId> = request.events.iter().map(|(id, _)| id.clone()).collect();
+                assert_eq!(lost, handed, "the summary speaks of exactly what left");
+                let had_summary = old.iter().any(|e| e.is_summary() && record.forgotten_event_ids.contains(e.id()));
+                assert_eq!(request.previous.is_some(), had_summary);
+            }
+        }
+    }
+    log.events
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_policy_is_legal_bounded_and_deterministic_on_any_log(
+        seeds in prop::collection::vec((any::<u8>(), any::<u8>(), any::<u8>(), 0u16..60), 0..90),
+        window in prop::option::of(0u64..4000),
+        recall in any::<bool>(),
+        failures in any::<u8>(),
+    ) {
+        for policy in all_policies() {
+            let events = run(&seeds, window, recall, failures, &*policy);
+            prop_assert_eq!(&events, &run(&seeds, window, recall, failures, &*policy));
+        }
+    }
+
+    #[test]
+    fn nothing_is_done_again_right_after_it_was_done(
+        seeds in prop::collection::vec((any::<u8>(), any::<u8>(), any::<u8>(), 0u16..60), 0..90),
+        window in prop::option::of(500u64..4000),
+    ) {
+        // Rounds that each make the request strictly smaller come to an end soon.
+        for policy in all_policies() {
+            let mut log = Log { events: seeds.iter().enumerate().map(|(n, &seed)| event(n, seed)).collect(), window, recall: true };
+            let n_rounds = (0..12)
+                .take_while(|_| matches!(log.condense(&*policy, &Scripted::default()).result, OutcomeKind::Applied(_)))
+                .count();
+            prop_assert!(n_rounds < 6, "{}: {} rounds", policy.name(), n_rounds);
+        }
+    }
+}
