@@ -183,10 +183,9 @@ impl Evidence {
         Holding { items: self.items.held_by(text), addresses: addresses(text, by_id) }
     }
 
-    /// Whether following an event's address gives the item.
-    pub(crate) fn is_behind(&self, item: ItemId, id: &EventId, recall: &dyn Recall) -> bool {
-        let Some(bytes) = recall.bytes(id, None) else { return false };
-        self.items.held_by(&String::from_utf8_lossy(&bytes)).binary_search(&item).is_ok()
+    /// The items that following an event's address gives, sorted.
+    pub(crate) fn behind(&self, id: &EventId, recall: &dyn Recall) -> Vec<ItemId> {
+        recall.bytes(id, None).map_or_else(Vec::new, |bytes| self.items.held_by(&String::from_utf8_lossy(&bytes)))
     }
 }
 
