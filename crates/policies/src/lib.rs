@@ -1,6 +1,8 @@
-//! Native condensation policies for [`condenser`], and a summarizer that needs no model.
+//! Condensation policies for [`condenser`]: native ones, ports of the systems in use, and a summarizer that needs
+//! no model.
 //!
-//! Every policy is a plain, deterministic function of the state it is shown, made for views under the `sound` rules.
+//! Every policy is a plain, deterministic function of the state it is shown; the native ones are made for views under
+//! the `sound` rules.
 //! [`policies`] lists them, [`by_name`] makes one with its defaults; each has a settings struct for everything else.
 //! What a policy must remember stands in the summaries and rewrites of its own records, never in the policy.
 //!
@@ -30,6 +32,7 @@ mod folding;
 mod layout;
 mod masking;
 mod none;
+pub mod openhands;
 mod recent;
 mod registry;
 mod summarizing;

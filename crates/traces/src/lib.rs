@@ -14,6 +14,9 @@ use std::path::{Path, PathBuf};
 
 use condenser::event::Event;
 
+mod blocks;
+mod builder;
+mod claude_code;
 mod document;
 mod error;
 mod fields;
@@ -21,6 +24,8 @@ mod ids;
 pub mod json;
 mod openai_chat;
 pub mod openhands_v1;
+mod pi;
+mod swe_agent;
 
 pub use document::{Content, Document, MAX_BYTES};
 pub use error::ReadError;
@@ -82,7 +87,8 @@ pub struct Format {
 /// The formats, in the order in which they are tried: the first that fits wins.
 ///
 /// The narrow ones come first; chat messages, which many things look like, come last.
-pub static FORMATS: &[Format] = &[openhands_v1::FORMAT, openai_chat::FORMAT];
+pub static FORMATS: &[Format] =
+    &[openhands_v1::FORMAT, swe_agent::FORMAT, pi::FORMAT, claude_code::FORMAT, openai_chat::FORMAT];
 
 /// The format with this name.
 ///

@@ -1,4 +1,12 @@
 //! OpenAI chat messages: a list, a message a line, dataset rows, logged requests, stored completions.
+//!
+//! Message `i` becomes the event `m<i>`, and with several calls `m<i>#1`, `m<i>#2`, … as well. What surrounds
+//! the messages is the event `row`; tools without a system message are the event `tools`.
+//!
+//! Beside members of the message that have no place in an event, `foreign` holds: `role` where it is
+//! `developer` or `function`; `content_shape` `list` where content was a list of parts; `tool_call` with what
+//! is left of a call, its id included where `made_up_call_id` says that the event has another;
+//! `name_from_call` where a result did not name its tool; `call_shape` `function_call` for the old form.
 
 use condenser::event::{Event, EventKind, Origin, Source, SystemPrompt, Unknown};
 use serde_json::{Map, Value};

@@ -4,6 +4,7 @@
 //! a case expects and what we answer; everything else is here.
 
 mod openhands;
+mod openhands_condense;
 
 use std::path::{Path, PathBuf};
 
@@ -30,6 +31,7 @@ fn driver(suite: &str) -> Option<Driver> {
         "openhands/append" => openhands::append,
         "openhands/messages" => openhands::messages,
         "openhands/branch" => openhands::branch,
+        "openhands/condense" => openhands_condense::condense,
         "openhands/indices" => openhands::indices_suite,
         _ => return None,
     })

@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its product")]
 
 mod conformance;
+mod record_fixtures;
 mod test;
 
 use std::path::{Path, PathBuf};
@@ -29,6 +30,14 @@ enum Command {
         /// The folder of suites [default: $CONDENSER_SHARED/conformance].
         dir: Option<PathBuf>,
     },
+    /// Run the scripted sessions and write what they give to fixtures/traces. Needs sh, git and the usual tools.
+    RecordFixtures {
+        /// Compare with what is there instead of writing; the first difference ends it.
+        #[arg(long)]
+        check: bool,
+        /// Names of scenarios [default: all].
+        scenarios: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -36,6 +45,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Test { require } => test::command(&require),
         Command::Conformance { dir } => conformance::command(dir),
+        Command::RecordFixtures { check, scenarios } => record_fixtures::command(check, &scenarios),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,

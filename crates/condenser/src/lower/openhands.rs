@@ -65,8 +65,21 @@ pub enum LowerError {
 /// # Errors
 /// [`LowerError::StrayThought`].
 pub fn view_messages(view: &View, bodies: &(impl Bodies + ?Sized)) -> Result<Vec<ChatMessage>, LowerError> {
+    prefix_messages(view, bodies, view.len())
+}
+
+/// The messages of the first `length` entries of a view, lowered as a list of their own.
+///
+/// # Errors
+/// [`LowerError::StrayThought`].
+pub fn prefix_messages(
+    view: &View,
+    bodies: &(impl Bodies + ?Sized),
+    length: usize,
+) -> Result<Vec<ChatMessage>, LowerError> {
     let items: Vec<Item<'_>> = view
         .iter()
+        .take(length)
         .filter_map(|entry| match entry.summary() {
             Some(text) => Some(Item { id: entry.id().as_str(), shown: Shown::Summary(text), event: None }),
             None => Some(Item {

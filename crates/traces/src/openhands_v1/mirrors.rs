@@ -32,14 +32,25 @@ pub(super) enum Mirror {
 }
 
 impl Mirrors {
-    pub(super) fn find(values: &[(String, Value)]) -> Self {
-        let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
-        let mut actions: HashMap<String, usize> = HashMap::new();
-        let mut answers: HashMap<String, usize> = HashMap::new();
+    pub(super) fn find<'v>(values: &'v [(String, Value)]) -> Self {
+        // The SDK itself writes neither.
+        let repeats = |value: &Value| {
+            value.get("llm_message").is_some_and(|message| {
+                message["role"] == "tool" || message.get("tool_calls").is_some_and(Value::is_array)
+            })
+        };
+        if !values.iter().any(|(_, value)| repeats(value)) {
+            return Self::default();
+        }
+        let text = |value: &'v Value, key: &str| value.get(key).and_then(Value::as_str);
+        let mut actions: HashMap<&str, usize> = HashMap::new();
+        let mut answers: HashMap<&str, usize> = HashMap::new();
         for (at, (_, value)) in values.iter().enumerate() {
             let Some(call_id) = text(value, "tool_call_id") else { continue };
             match value.get("kind").and_then(Value::as_str) {
-                Some("ActionEvent") => drop(actions.entry(call_id).or_insert(at)),
+                Some("ActionEvent") => {
+                    actions.entry(call_id).or_insert(at);
+                }
                 Some("ObservationEvent" | "AgentErrorEvent" | "UserRejectObservation") => {
                     answers.insert(call_id, at);
                 }
@@ -73,7 +84,7 @@ impl Mirrors {
                     }
                 }
                 Some("tool") => {
-                    let answer = text(message, "tool_call_id").and_then(|id| answers.get(&id).copied());
+                    let answer = text(message, "tool_call_id").and_then(|id| answers.get(id).copied());
                     if let Some(answer) = answer.filter(|answer| *answer < at) {
                         mirrors.copies.insert(at);
                         mirrors.answers.insert(answer, content());

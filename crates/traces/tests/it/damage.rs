@@ -24,7 +24,39 @@ fn samples() -> Vec<String> {
         json!({"role": "tool", "tool_call_id": "c", "content": [{"type": "text", "text": "\u{1f600}"}]}),
     ];
     let lines = |values: &[serde_json::Value]| values.iter().map(|value| format!("{value}\n")).collect::<String>();
+    let pi = [
+        json!({"type": "session", "id": "s", "version": 3}),
+        json!({"type": "message", "id": "u", "parentId": null, "message": {"role": "user", "content": "h"}}),
+        json!({"type": "message", "id": "a", "parentId": "u", "message": {"role": "assistant", "usage": {"input": 1},
+            "content": [{"type": "toolCall", "id": "c", "name": "f", "arguments": {"x": 1}}, {"type": "text", "text": "t"}]}}),
+        json!({"type": "message", "id": "r", "parentId": "a", "message": {"role": "toolResult", "toolCallId": "c",
+            "content": [{"type": "text", "text": "x"}]}}),
+        json!({"type": "compaction", "id": "k", "parentId": "r", "summary": "s", "firstKeptEntryId": "a"}),
+        json!({"type": "context_edit", "id": "e", "parentId": "k", "targetId": "r", "replacement": null}),
+    ];
+    let call = json!({"type": "tool_use", "id": "c", "name": "f", "input": {}});
+    let claude = [
+        json!({"type": "user", "uuid": "u", "parentUuid": null, "sessionId": "s", "message": {"content": "h"}}),
+        json!({"type": "assistant", "uuid": "a", "parentUuid": "u", "message": {"id": "m", "content": [call], "usage": {}}}),
+        json!({"type": "user", "uuid": "r", "parentUuid": "a", "message": {"content": [
+            {"type": "tool_result", "tool_use_id": "c", "content": "x"}, {"type": "text", "text": "y"}]}}),
+        json!({"type": "system", "subtype": "microcompact_boundary", "uuid": "m", "parentUuid": "r",
+            "microcompactMetadata": {"compactedToolIds": ["c"]}}),
+        json!({"type": "system", "subtype": "compact_boundary", "uuid": "k", "parentUuid": null, "logicalParentUuid": "m",
+            "compactMetadata": {"preservedMessages": {"uuids": ["r"]}}}),
+        json!({"type": "user", "uuid": "s", "parentUuid": "k", "isCompactSummary": true, "message": {"content": "s"}}),
+    ];
+    let action = json!({"role": "assistant", "content": "t", "thought": "t", "action": "ls"});
+    let history = [
+        json!({"role": "user", "content": "h", "agent": "main"}),
+        action.clone(),
+        json!({"role": "user", "content": "o"}),
+    ];
+    let step = json!({"action": "ls", "messages": [history[0], action, {"role": "user", "content": "elided"}]});
     vec![
+        lines(&pi),
+        lines(&claude),
+        json!({"history": history, "trajectory": [step], "info": {}}).to_string(),
         lines(&events),
         json!({"items": events}).to_string(),
         lines(&[json!({"instance_id": "i", "instruction": "t", "history": events, "metrics": {}})]),

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "these are tests")]
 
+mod claude_code;
 mod common;
 mod conformance;
 mod damage;
@@ -9,4 +10,6 @@ mod decoding;
 mod finding;
 mod openai_chat;
 mod openhands_v1;
+mod pi;
 mod recorded;
+mod swe_agent;

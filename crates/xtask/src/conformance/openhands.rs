@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::Answer;
 
-fn load(case: &Value) -> Option<Vec<Event>> {
+pub(super) fn load(case: &Value) -> Option<Vec<Event>> {
     case["events"].as_array()?.iter().map(|event| parse_event(event.clone(), Mode::Strict).ok()).collect()
 }
 
@@ -23,7 +23,7 @@ fn answer(case: &Value, build: impl FnOnce(&[Event]) -> Value) -> Answer {
     Answer { expected, got }
 }
 
-fn ids(view: &View) -> Value {
+pub(super) fn ids(view: &View) -> Value {
     view.ids().map(|id| id.as_str()).collect()
 }
 

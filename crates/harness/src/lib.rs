@@ -1,0 +1,25 @@
+//! Replays recorded agent traces under condensation policies and measures what each one costs and what it loses.
+//!
+//! Replay holds the recorded actions fixed. It answers what the recorded agent would have been shown at each step and
+//! what that input would have cost. It does not estimate solve rates, run lengths or the detours a policy causes.
+//!
+//! [`Prepared`] holds what is the same for every policy of a trace: its steps, sizes, evidence and re-reads. [`run`]
+//! replays it under one policy and gives a [`Row`].
+
+mod controls;
+mod effect;
+mod evidence;
+mod items;
+mod prefix;
+mod replay;
+mod rereads;
+mod row;
+mod table;
+mod time;
+mod trace;
+
+pub use controls::{ForgetAll, RandomForgetting, RandomMasking};
+pub use replay::{Replay, Seen, Settings, run, run_observed, run_recorded};
+pub use row::{Basis, Row, charged};
+pub use table::{PolicyMeans, lift, means};
+pub use trace::{Prepared, Subject};

@@ -1,0 +1,439 @@
+//! Replays a trace as the agent lived it, with a policy acting before each step.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::time::Instant;
+
+use condenser::condensation::{Condensation, RewriteOp};
+use condenser::condenser::{Condenser, OutcomeKind};
+use condenser::event::{Event, EventId, EventKind, Source};
+use condenser::policy::{Budget, Failure, Policy, State, Summarizer};
+use condenser::profile::ModelProfile;
+use condenser::request::openai::validate_openai_chat;
+use condenser::request::{Bodies, Body, Part, Request, Shown, Sizer, Turn, text_of};
+use condenser::tokens::{TokenCounter, Tokens};
+use condenser::view::{Entry, Pushed, View};
+
+use crate::evidence::Holding;
+use crate::prefix::{Lowered, Pieces};
+use crate::row::{Row, charged};
+use crate::time::seconds;
+use crate::trace::{Held, Log, Prepared};
+
+/// Requests are checked against the API's rules after each record that can change their shape, at every step of this
+/// many, and at the last.
+const CHECKED_STEP: usize = 20;
+
+/// What a run is measured under. Tokenizer and rules belong to the [`Prepared`] trace.
+#[derive(Clone, Copy)]
+pub struct Settings<'a> {
+    /// The model's context window; `None`: no token trigger fires and no step is over it.
+    pub window: Option<Tokens>,
+    /// Room kept for the answer.
+    pub reserve: Tokens,
+    /// Prices and cache rules.
+    pub profile: &'a ModelProfile,
+    /// Answers the policy's summary requests.
+    pub summarizer: &'a dyn Summarizer,
+    /// Stored in the row; a control that draws is made with it.
+    pub seed: u64,
+    /// Whether policies write the addresses of what they remove.
+    pub recall: bool,
+}
+
+impl std::fmt::Debug for Settings<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settings")
+            .field("window", &self.window)
+            .field("reserve", &self.reserve)
+            .field("profile", &self.profile.name)
+            .field("summarizer", &self.summarizer.name())
+            .field("seed", &self.seed)
+            .field("recall", &self.recall)
+            .finish()
+    }
+}
+
+/// A finished run.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// The result.
+    pub row: Row,
+    /// The size of each step's request.
+    pub step_tokens: Vec<Tokens>,
+}
+
+/// One step as the model would have been shown it.
+#[derive(Clone, Copy)]
+pub struct Seen<'a> {
+    /// The step, counted from 0.
+    pub step: usize,
+    /// The view after the policy acted.
+    pub view: &'a View,
+    /// The bodies behind it.
+    pub bodies: &'a dyn Bodies,
+    /// The request.
+    pub request: &'a Request<'a>,
+    /// The request's size.
+    pub tokens: Tokens,
+    /// The part of it that the cache held.
+    pub cached: Tokens,
+    /// The newest record made before this step, if one was.
+    pub record: Option<&'a Condensation>,
+}
+
+impl std::fmt::Debug for Seen<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Seen").field("step", &self.step).field("tokens", &self.tokens).finish_non_exhaustive()
+    }
+}
+
+/// Replays a trace under a policy, with the condenser's guards on and at most one condensation before each step.
+pub fn run(prepared: &Prepared<'_>, policy: &dyn Policy, settings: &Settings<'_>) -> Replay {
+    run_observed(prepared, policy, settings, &mut |_| {})
+}
+
+/// Like [`run`], and shows each step to `observe`.
+pub fn run_observed(
+    prepared: &Prepared<'_>,
+    policy: &dyn Policy,
+    settings: &Settings<'_>,
+    observe: &mut dyn FnMut(&Seen<'_>),
+) -> Replay {
+    Run::new(prepared, settings).go(Some(policy), observe)
+}
+
+/// Replays a trace under the condensations recorded in it, as the pseudo-policy `recorded`.
+pub fn run_recorded(prepared: &Prepared<'_>, settings: &Settings<'_>, observe: &mut dyn FnMut(&Seen<'_>)) -> Replay {
+    Run::new(prepared, settings).go(None, observe)
+}
+
+struct Run<'p, 't> {
+    prepared: &'p Prepared<'t>,
+    settings: &'p Settings<'p>,
+    view: View,
+    log: Log<'t>,
+    /// By event of the trace: its position in the log.
+    seqs: Vec<usize>,
+    n_recorded: usize,
+    row: Row,
+    step_tokens: Vec<Tokens>,
+    pieces: Pieces,
+    previous: Option<(Lowered, Option<f64>)>,
+    holdings: HashMap<(usize, usize), Holding>,
+    /// By log position: the last step with the entry in its request as stored, plus one.
+    as_stored: Vec<usize>,
+    /// By event: the items that following its address gives.
+    behind: HashMap<usize, Vec<u32>>,
+}
+
+impl<'p, 't> Run<'p, 't> {
+    fn new(prepared: &'p Prepared<'t>, settings: &'p Settings<'p>) -> Self {
+        let subject = prepared.subject;
+        let row = Row {
+            trace: subject.trace.to_owned(),
+            format: subject.format.to_owned(),
+            task: subject.task.map(str::to_owned),
+            window: settings.window.map(|window| window.0),
+            tokenizer: prepared.counter.name().to_owned(),
+            summarizer: settings.summarizer.name().to_owned(),
+            seed: settings.seed,
+            steps: prepared.steps.len() as u64,
+            output_tokens: prepared.output.0,
+            ..Row::default()
+        };
+        Self {
+            prepared,
+            settings,
+            view: View::new(prepared.rules),
+            log: Log::default(),
+            seqs: Vec::with_capacity(prepared.events.len()),
+            n_recorded: 0,
+            row,
+            step_tokens: Vec::with_capacity(prepared.steps.len()),
+            pieces: Pieces::default(),
+            previous: None,
+            holdings: HashMap::new(),
+            as_stored: Vec::new(),
+            behind: HashMap::new(),
+        }
+    }
+
+    fn go(mut self, policy: Option<&dyn Policy>, observe: &mut dyn FnMut(&Seen<'_>)) -> Replay {
+        let started = Instant::now();
+        self.row.policy = policy.map_or("recorded", Policy::name).to_owned();
+        let prepared = self.prepared;
+        let sizer = Sizer::new(&prepared.counter);
+        for (step, span) in prepared.steps.iter().enumerate() {
+            let pushed = self.advance(span.events.start, policy.is_none());
+            let record = match policy {
+                Some(policy) => self.condense(policy, &sizer),
+                None => pushed,
+            };
+            self.measure(step, record.as_ref(), &sizer, observe);
+        }
+        let prices = charged(self.settings.profile);
+        self.row.cost_usd = prices.map(|prices| self.row.price(&prices));
+        self.row.wall_ms = started.elapsed().as_secs_f64() * 1e3;
+        Replay { row: self.row, step_tokens: self.step_tokens }
+    }
+
+    /// Pushes the events before `end`, with the recorded condensations between them where asked. The newest record.
+    fn advance(&mut self, end: usize, with_recorded: bool) -> Option<Condensation> {
+        let mut newest = None;
+        loop {
+            let next = self.seqs.len();
+            while let Some((at, event)) = self.prepared.recorded.get(self.n_recorded).filter(|_| with_recorded)
+                && *at <= next
+            {
+                self.n_recorded += 1;
+                if let EventKind::Condensation(record) = &event.kind {
+                    self.row.condensations += 1;
+                    newest = Some(record.clone());
+                }
+                self.log.push(Held::Trace(event));
+                if self.view.push(*event) == Pushed::ReplayNeeded {
+                    self.view = View::replay(self.log.iter(), self.prepared.rules);
+                }
+            }
+            if next >= end {
+                return newest;
+            }
+            let event = self.prepared.events[next];
+            self.seqs.push(self.log.len());
+            self.log.push(Held::Trace(event));
+            self.view.push(event);
+        }
+    }
+
+    fn condense(&mut self, policy: &dyn Policy, sizer: &Sizer<'_>) -> Option<Condensation> {
+        let budget = Budget { window: self.settings.window, reserve: self.settings.reserve };
+        let outcome = {
+            let mut state = State::new(&self.view, &self.log, sizer, budget);
+            state.recall = self.settings.recall;
+            Condenser::default().run(policy, &state, self.settings.summarizer)
+        };
+        let row = &mut self.row;
+        let facts = &outcome.facts;
+        row.summarizer_calls += facts.summarizer_calls;
+        row.summarizer_input_tokens += facts.summarizer_input_tokens.0;
+        row.summarizer_output_tokens += facts.summarizer_output_tokens.0;
+        for failure in &facts.tried {
+            row.pinned_changes += u64::from(matches!(failure, Failure::Pinned(_)));
+            row.inflations += u64::from(matches!(failure, Failure::NoGain { .. }));
+        }
+        match outcome.result {
+            OutcomeKind::Applied(record) => {
+                row.condensations += 1;
+                row.extended += u64::from(facts.extended > 0);
+                let event = Event::new(self.free_id(), Source::Agent, EventKind::Condensation((*record).clone()));
+                self.view.push(&event);
+                self.log.push(Held::Own(Box::new(event)));
+                Some(*record)
+            }
+            OutcomeKind::Failed | OutcomeKind::Unachievable { .. } => {
+                row.failed_condensations += 1;
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// An id for the newest record that no event of the trace has.
+    fn free_id(&self) -> EventId {
+        let mut id = EventId::new(format!("condensation-{}", self.row.condensations));
+        while self.prepared.by_id.contains_key(&id) || self.prepared.by_id.contains_key(&id.summary_id()) {
+            id = EventId::new(format!("{id}-"));
+        }
+        id
+    }
+
+    fn measure(
+        &mut self,
+        step: usize,
+        record: Option<&Condensation>,
+        sizer: &Sizer<'_>,
+        observe: &mut dyn FnMut(&Seen<'_>),
+    ) {
+        let prepared = self.prepared;
+        let (view, log) = (&self.view, &self.log);
+        let request = Request::build(view, log);
+        let lowered = self.pieces.lower(&request, sizer);
+        let tokens = lowered.tokens;
+        let time = prepared.events[prepared.steps[step].events.start].timestamp.as_deref().and_then(seconds);
+        let cached = self.cached(&lowered, time);
+        self.previous = Some((lowered, time));
+
+        let row = &mut self.row;
+        row.input_tokens += tokens.0;
+        row.peak_tokens = row.peak_tokens.max(tokens.0);
+        row.cached_tokens += cached.0;
+        if self.settings.profile.cache.is_some_and(|cache| cache.charges_writes) {
+            row.cache_write_tokens += (tokens - cached).0;
+        }
+        let limit = Budget { window: self.settings.window, reserve: self.settings.reserve }.limit();
+        row.over_window_steps += u64::from(limit.is_some_and(|limit| tokens > limit));
+        if record.is_some_and(changes_shape) || step.is_multiple_of(CHECKED_STEP) || step + 1 == prepared.steps.len() {
+            row.invalid_requests += u64::from(!validate_openai_chat(&shape(&request).to_openai_chat()).is_empty());
+        }
+        self.step_tokens.push(tokens);
+
+        let entries = shown_entries(view, &request);
+        self.as_stored.resize(log.len(), 0);
+        let mut summaries = Vec::new();
+        let mut rewritten = Vec::new();
+        for entry in &entries {
+            let key = match entry.rewrite() {
+                _ if entry.is_summary() => (entry.seq(), entry.seq()),
+                Some((_, by)) => (entry.seq(), by),
+                None => {
+                    self.as_stored[entry.seq()] = step + 1;
+                    continue;
+                }
+            };
+            self.holdings.entry(key).or_insert_with(|| match Shown::of(*entry, log) {
+                Some(Shown::Event(kind)) => prepared.evidence.of_kind(&kind, &prepared.by_id),
+                Some(Shown::Summary(text)) => prepared.evidence.of_text(text, &prepared.by_id),
+                None => Holding::default(),
+            });
+            if entry.is_summary() { summaries.push(key) } else { rewritten.push(key) }
+        }
+        observe(&Seen { step, view, bodies: log, request: &request, tokens, cached, record });
+        let full = self.read_in_full(step, &entries);
+        for is_habit in full {
+            self.row.rereads_habit += u64::from(is_habit);
+            self.row.rereads_exposed += u64::from(!is_habit);
+        }
+        drop(entries);
+        self.find_evidence(step, &rewritten, &summaries);
+    }
+
+    fn cached(&self, lowered: &Lowered, time: Option<f64>) -> Tokens {
+        let (Some((previous, before)), Some(cache)) = (&self.previous, self.settings.profile.cache) else {
+            return Tokens::ZERO;
+        };
+        let idle = before.zip(time).map(|(before, now)| now - before);
+        if cache.expiry_seconds.zip(idle).is_some_and(|(expiry, idle)| idle > expiry as f64) {
+            return Tokens::ZERO;
+        }
+        cache.cached(self.pieces.common(previous, lowered, &self.prepared.counter))
+    }
+
+    /// For each re-read of the step: whether an earlier result still stands in the request in full.
+    fn read_in_full(&self, step: usize, entries: &[Entry<'_>]) -> Vec<bool> {
+        let is_shown = |&event: &usize| {
+            let seq = self.seqs[event];
+            if self.as_stored[seq] == step + 1 {
+                return true;
+            }
+            let entry = entries.iter().find(|entry| entry.seq() == seq && !entry.is_summary());
+            let shown = entry.and_then(|entry| Shown::of(*entry, &self.log));
+            shown.is_some_and(|shown| shown.text().contains(&text_of(&self.prepared.events[event].kind)))
+        };
+        self.prepared.rereads[step].iter().map(|reread| reread.results.iter().any(is_shown)).collect()
+    }
+
+    fn find_evidence(&mut self, step: usize, rewritten: &[(usize, usize)], summaries: &[(usize, usize)]) {
+        let prepared = self.prepared;
+        let uses = &prepared.uses[step];
+        self.row.self_carried += uses.self_carried;
+        let start = prepared.steps[step].events.start;
+        let mut addressed: Option<HashSet<usize>> = None;
+        for found in &uses.first {
+            let holds = |keys: &[(usize, usize)]| {
+                keys.iter()
+                    .any(|key| self.holdings.get(key).is_some_and(|it| it.items.binary_search(&found.item).is_ok()))
+            };
+            let as_stored = |event: usize| self.as_stored[self.seqs[event]] == step + 1;
+            let in_view = prepared.evidence.holders_before(found.item, start).any(as_stored) || holds(rewritten);
+            let in_summary = !in_view && holds(summaries);
+            let mut is_recoverable = false;
+            if !in_view && !in_summary {
+                let addressed = addressed.get_or_insert_with(|| {
+                    let own = (0..self.seqs.len()).filter(|&event| as_stored(event));
+                    let own = own.flat_map(|event| prepared.evidence.addresses(event));
+                    let keys = rewritten.iter().chain(summaries).filter_map(|key| self.holdings.get(key));
+                    own.chain(keys.flat_map(|holding| &holding.addresses)).copied().collect()
+                });
+                let sources = prepared.evidence.shown_sources(found.item, start, step, &prepared.presence);
+                for source in sources.filter(|source| addressed.contains(source)) {
+                    let id = &prepared.events[source].id;
+                    let behind = self.behind.entry(source);
+                    let behind = behind.or_insert_with(|| prepared.evidence.behind(id, prepared));
+                    is_recoverable |= behind.binary_search(&found.item).is_ok();
+                }
+            }
+            let row = &mut self.row;
+            let count = |total: &mut u64, counts: [&mut u64; 4]| {
+                *total += 1;
+                let status = [in_view, in_summary, is_recoverable, true].iter().position(|&holds| holds);
+                for (number, count) in counts.into_iter().enumerate() {
+                    *count += u64::from(Some(number) == status);
+                }
+            };
+            count(
+                &mut row.evidence_total,
+                [
+                    &mut row.evidence_in_view,
+                    &mut row.evidence_in_summary,
+                    &mut row.evidence_recoverable,
+                    &mut row.evidence_lost,
+                ],
+            );
+            if found.is_far {
+                count(
+                    &mut row.evidence_far_total,
+                    [
+                        &mut row.evidence_far_in_view,
+                        &mut row.evidence_far_in_summary,
+                        &mut row.evidence_far_recoverable,
+                        &mut row.evidence_far_lost,
+                    ],
+                );
+            }
+        }
+    }
+}
+
+/// Whether a record can do more than exchange one text for another.
+fn changes_shape(record: &Condensation) -> bool {
+    !record.forgotten_event_ids.is_empty()
+        || record.summary.is_some()
+        || record.rewrites.values().any(|rewrite| {
+            !matches!(rewrite.op, RewriteOp::Clear { .. } | RewriteOp::Clip { .. } | RewriteOp::Note { .. })
+        })
+}
+
+/// The request with its long texts cut to a letter: the API's rules look at shape only, and texts would be copied.
+fn shape<'a>(request: &Request<'a>) -> Request<'a> {
+    let cut = |text: &Cow<'a, str>| {
+        let is_blank = text.trim_start().is_empty();
+        Cow::Borrowed(if is_blank { "" } else { "x" })
+    };
+    let part = |part: &Part<'a>| {
+        let body = match &part.body {
+            Body::Text(text) => Body::Text(cut(text)),
+            Body::Image(url) => Body::Image(cut(url)),
+            Body::Thinking(thinking) => Body::Thinking(thinking.clone()),
+            Body::Call { id, name, arguments } => {
+                Body::Call { id: id.clone(), name: name.clone(), arguments: cut(arguments) }
+            }
+        };
+        Part { entry: part.entry, key: part.key, body }
+    };
+    let is_sent = |part: &&Part<'a>| !matches!(part.body, Body::Thinking(_));
+    let turns = request.turns.iter().map(|turn| Turn {
+        speaker: turn.speaker.clone(),
+        parts: turn.parts.iter().filter(is_sent).map(part).collect(),
+    });
+    Request { tools: request.tools, turns: turns.collect(), facts: request.facts }
+}
+
+/// The entries that have a part in the request, oldest first.
+fn shown_entries<'v>(view: &'v View, request: &Request<'_>) -> Vec<Entry<'v>> {
+    let parts = request.turns.iter().flat_map(|turn| &turn.parts);
+    let mut indices: Vec<usize> = parts.filter_map(|part| part.entry).collect();
+    indices.sort_unstable();
+    indices.dedup();
+    indices.into_iter().filter_map(|index| view.get(index)).collect()
+}

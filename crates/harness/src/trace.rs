@@ -1,0 +1,312 @@
+//! A trace prepared for replay: what is the same for every policy is computed once.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use condenser::event::{ContentBlock, Event, EventId, EventKind, Role, Source};
+use condenser::recall::Recall;
+use condenser::request::{Bodies, Request, Sizer, text_of};
+use condenser::tokens::{TokenCounter, Tokens};
+use condenser::view::{Rules, View};
+
+use crate::evidence::{Evidence, Uses};
+use crate::rereads::{self, Reread};
+
+/// A trace as it came from a reader.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'t> {
+    /// The trace's name.
+    pub trace: &'t str,
+    /// The trace's format.
+    pub format: &'t str,
+    /// The task it belongs to.
+    pub task: Option<&'t str>,
+    /// The events of the active branch, in order, with unique ids.
+    pub events: &'t [Event],
+}
+
+/// One model response: what it wrote, and where the next one begins.
+#[derive(Clone, Debug)]
+pub(crate) struct StepSpan {
+    /// The response's events.
+    pub(crate) written: Vec<usize>,
+    /// From its first event to the first of the next response.
+    pub(crate) events: Range<usize>,
+}
+
+/// A trace made ready to be replayed under any number of policies.
+///
+/// Recorded condensations, undos, requests and failures of condensation are taken out, and with them the messages
+/// that only repeat a recorded summary: those with the summary's own id, and a user message right after a record
+/// whose text is the summary. Pins and unpins stay: they are the user's. Events that no view shows are dropped.
+#[derive(Debug)]
+pub struct Prepared<'t> {
+    pub(crate) subject: Subject<'t>,
+    pub(crate) rules: Rules,
+    pub(crate) counter: Counted<'t>,
+    pub(crate) events: Vec<&'t Event>,
+    /// Recorded condensations and undos, each with the number of events before it.
+    pub(crate) recorded: Vec<(usize, &'t Event)>,
+    pub(crate) steps: Vec<StepSpan>,
+    pub(crate) output: Tokens,
+    pub(crate) by_id: HashMap<&'t EventId, usize>,
+    pub(crate) presence: Presence,
+    pub(crate) evidence: Evidence,
+    /// By step: uses of evidence.
+    pub(crate) uses: Vec<Uses>,
+    /// By step: reads of what was read before.
+    pub(crate) rereads: Vec<Vec<Reread>>,
+}
+
+impl<'t> Prepared<'t> {
+    /// Prepares a trace. All sizes are counted with `counter`, all views built under `rules`.
+    pub fn new(subject: Subject<'t>, counter: &'t dyn TokenCounter, rules: Rules) -> Self {
+        let (events, recorded) = sort_out(subject.events);
+        let steps = steps(&events);
+        let counter = Counted { inner: counter, counts: Mutex::default() };
+        let output = steps.iter().flat_map(|step| &step.written).map(|&event| written(events[event], &counter)).sum();
+        let by_id = events.iter().enumerate().map(|(index, event)| (&event.id, index)).collect();
+        let presence = Presence::new(&events, &steps, rules, &counter);
+        let (evidence, uses) = Evidence::find(&events, &by_id, &steps, &presence);
+        let rereads = rereads::find(&events, &steps, &presence);
+        Self { subject, rules, counter, events, recorded, steps, output, by_id, presence, evidence, uses, rereads }
+    }
+
+    /// The number of model responses.
+    pub fn n_steps(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether the agent itself ran with condensations. Where it did, what `none` shows was never sent.
+    pub fn has_recorded_condensations(&self) -> bool {
+        self.recorded.iter().any(|(_, event)| matches!(event.kind, EventKind::Condensation(_)))
+    }
+}
+
+impl Recall for Prepared<'_> {
+    fn bytes(&self, id: &EventId, range: Option<Range<u64>>) -> Option<Vec<u8>> {
+        let text = text_of(&self.events[*self.by_id.get(id)?].kind).into_bytes();
+        let Some(range) = range else { return Some(text) };
+        let clamp = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(text.len());
+        let (start, end) = (clamp(range.start), clamp(range.end));
+        Some(text[start.min(end)..end].to_vec())
+    }
+}
+
+/// A token counter that counts each text once.
+pub(crate) struct Counted<'t> {
+    inner: &'t dyn TokenCounter,
+    counts: Mutex<HashMap<(u64, usize), Tokens>>,
+}
+
+impl std::fmt::Debug for Counted<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Counted").field("inner", &self.inner.name()).finish_non_exhaustive()
+    }
+}
+
+impl Counted<'_> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<(u64, usize), Tokens>> {
+        // Counts are whole whenever the lock is free.
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Events to replay, and the recorded condensations and undos with their places.
+fn sort_out(all: &[Event]) -> (Vec<&Event>, Vec<(usize, &Event)>) {
+    let summary_ids: HashSet<EventId> =
+        all.iter().filter(|event| is_record(event)).map(|event| event.id.summary_id()).collect();
+    let mut events = Vec::new();
+    let mut recorded = Vec::new();
+    let mut newest_summary: Option<&str> = None;
+    for event in all {
+        match &event.kind {
+            EventKind::Condensation(record) => {
+                newest_summary = record.summary.as_deref();
+                recorded.push((events.len(), event));
+            }
+            EventKind::Undo(_) => recorded.push((events.len(), event)),
+            EventKind::Pin(_) | EventKind::Unpin(_) => events.push(event),
+            kind if kind.is_shown() => {
+                let repeats = newest_summary.take().is_some_and(|summary| repeats(kind, summary));
+                if !repeats && !summary_ids.contains(&event.id) {
+                    events.push(event);
+                }
+            }
+            _ => {}
+        }
+    }
+    (events, recorded)
+}
+
+fn is_record(event: &Event) -> bool {
+    matches!(event.kind, EventKind::Condensation(_))
+}
+
+fn repeats(kind: &EventKind, summary: &str) -> bool {
+    matches!(kind, EventKind::Message(message) if message.role == Role::User)
+        && !summary.trim().is_empty()
+        && text_of(kind).trim() == summary.trim()
+}
+
+/// Whether the model wrote the event.
+pub(crate) fn is_written(event: &Event) -> bool {
+    event.source != Source::User
+        && match &event.kind {
+            EventKind::Action(_) => true,
+            EventKind::Message(message) => message.role == Role::Assistant,
+            _ => false,
+        }
+}
+
+/// One step per response: the events that share a response id up to another response, else one event.
+fn steps(events: &[&Event]) -> Vec<StepSpan> {
+    let mut steps: Vec<StepSpan> = Vec::new();
+    let mut response: Option<&str> = None;
+    for (index, event) in events.iter().enumerate() {
+        if let Some(step) = steps.last_mut() {
+            step.events.end = index + 1;
+        }
+        if !is_written(event) {
+            continue;
+        }
+        match steps.last_mut() {
+            Some(step) if response.is_some() && response == event.response_id() => step.written.push(index),
+            newest => {
+                if let Some(step) = newest {
+                    step.events.end = index;
+                }
+                steps.push(StepSpan { written: vec![index], events: index..index + 1 });
+            }
+        }
+        response = event.response_id();
+    }
+    steps
+}
+
+/// What an event cost as output.
+fn written(event: &Event, counter: &Counted<'_>) -> Tokens {
+    let text = |block: &ContentBlock| match block {
+        ContentBlock::Text { text, .. } => counter.count(text),
+        ContentBlock::Thinking { thinking, .. } => counter.count(thinking),
+        _ => Tokens::ZERO,
+    };
+    let plain = |text: &Option<String>| text.as_deref().map_or(Tokens::ZERO, |text| counter.count(text));
+    match &event.kind {
+        EventKind::Action(action) => {
+            let blocks: Tokens = action.thought.iter().chain(&action.thinking).map(text).sum();
+            // Where reasoning stands beside thinking blocks it repeats them.
+            let reasoning = if action.thinking.is_empty() { plain(&action.reasoning) } else { Tokens::ZERO };
+            blocks + reasoning + counter.count(&action.tool_name) + counter.count(&action.arguments)
+        }
+        EventKind::Message(message) => {
+            let thinks = message.content.iter().any(ContentBlock::is_thinking);
+            let reasoning = if thinks { Tokens::ZERO } else { plain(&message.reasoning) };
+            message.content.iter().map(text).sum::<Tokens>() + reasoning
+        }
+        _ => Tokens::ZERO,
+    }
+}
+
+impl TokenCounter for Counted<'_> {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn is_estimate(&self) -> bool {
+        self.inner.is_estimate()
+    }
+
+    fn count(&self, text: &str) -> Tokens {
+        if text.len() < 16 {
+            return self.inner.count(text);
+        }
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        let key = (hasher.finish(), text.len());
+        let known = self.lock().get(&key).copied();
+        known.unwrap_or_else(|| {
+            let tokens = self.inner.count(text);
+            self.lock().insert(key, tokens);
+            tokens
+        })
+    }
+}
+
+/// In which requests under `none` each event stands.
+#[derive(Debug)]
+pub(crate) struct Presence {
+    /// By event: the first and the last step with it.
+    steps: Vec<Option<(usize, usize)>>,
+}
+
+impl Presence {
+    fn new(events: &[&Event], spans: &[StepSpan], rules: Rules, counter: &Counted<'_>) -> Self {
+        let mut log = Log::default();
+        let mut view = View::new(rules);
+        let mut steps: Vec<Option<(usize, usize)>> = vec![None; events.len()];
+        for (step, span) in spans.iter().enumerate() {
+            for event in &events[log.len()..span.events.start] {
+                view.push(*event);
+                log.push(Held::Trace(event));
+            }
+            let request = Request::build(&view, &log);
+            // Nothing but events was pushed, so positions in the log are positions in the trace.
+            for part in request.turns.iter().flat_map(|turn| &turn.parts) {
+                if let Some(entry) = part.entry.and_then(|entry| view.get(entry)) {
+                    steps[entry.seq()].get_or_insert((step, step)).1 = step;
+                }
+            }
+            if step + 1 == spans.len() {
+                // Counted here, so that no policy's time holds it.
+                request.tokens(&Sizer::new(counter));
+            }
+        }
+        Self { steps }
+    }
+
+    /// Whether the event stands in the request of the step.
+    pub(crate) fn shows(&self, event: usize, step: usize) -> bool {
+        self.steps[event].is_some_and(|(first, last)| (first..=last).contains(&step))
+    }
+}
+
+/// The log of a replay: the trace's events and the records that were made.
+#[derive(Debug, Default)]
+pub(crate) struct Log<'t> {
+    events: Vec<Held<'t>>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Held<'t> {
+    Trace(&'t Event),
+    Own(Box<Event>),
+}
+
+impl<'t> Log<'t> {
+    pub(crate) fn push(&mut self, event: Held<'t>) {
+        self.events.push(event);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Event> {
+        self.events.iter().map(|held| match held {
+            Held::Trace(event) => *event,
+            Held::Own(event) => event,
+        })
+    }
+}
+
+impl Bodies for Log<'_> {
+    fn event(&self, seq: usize) -> Option<&Event> {
+        self.events.get(seq).map(|held| match held {
+            Held::Trace(event) => *event,
+            Held::Own(event) => event,
+        })
+    }
+}

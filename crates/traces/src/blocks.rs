@@ -1,0 +1,81 @@
+//! Content blocks as Anthropic, OpenAI, Pi and their users write them.
+
+use condenser::event::ContentBlock;
+use serde_json::{Map, Value};
+
+/// One content part as a block, and whether the block tells everything that the part did.
+///
+/// What is neither text nor a complete image is kept verbatim.
+pub(crate) fn block(part: &Value) -> (ContentBlock, bool) {
+    let other = || (ContentBlock::Other { value: part.clone() }, true);
+    let Some(map) = part.as_object() else {
+        return match part {
+            Value::String(text) => (ContentBlock::text(text.as_str()), true),
+            _ => other(),
+        };
+    };
+    let mark = map.get("cache_control").filter(|mark| !mark.is_null());
+    let cache = mark.is_some();
+    let is_plain_mark = mark.is_none_or(|mark| mark.as_object().is_some_and(|mark| mark.len() == 1));
+    let exact = |known: &[&str]| is_plain_mark && only(map, known);
+    match map.get("type").and_then(Value::as_str) {
+        Some("text") => match text(map, "text") {
+            Some(text) => {
+                (ContentBlock::Text { text: text.to_owned(), cache }, exact(&["type", "text", "cache_control"]))
+            }
+            None => other(),
+        },
+        Some("image" | "image_url") => match image_url(map) {
+            Some(url) => (
+                ContentBlock::Image { urls: vec![url], cache },
+                exact(&["type", "source", "image_url", "data", "mimeType", "cache_control"]),
+            ),
+            None => other(),
+        },
+        Some("thinking") => match text(map, "thinking") {
+            Some(thinking) => {
+                let signature = text(map, "signature").or_else(|| text(map, "thinkingSignature")).map(str::to_owned);
+                let exact = only(map, &["type", "thinking", "signature", "thinkingSignature"]);
+                (ContentBlock::Thinking { thinking: thinking.to_owned(), signature }, exact)
+            }
+            None => other(),
+        },
+        Some("redacted_thinking") => match text(map, "data") {
+            Some(data) => (ContentBlock::RedactedThinking { data: data.to_owned() }, only(map, &["type", "data"])),
+            None => other(),
+        },
+        _ => other(),
+    }
+}
+
+/// Whether a block holds something that a reader of the conversation sees.
+pub(crate) fn is_visible(block: &ContentBlock) -> bool {
+    match block {
+        ContentBlock::Text { text, .. } => !text.trim().is_empty(),
+        other => !other.is_thinking(),
+    }
+}
+
+fn text<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
+    map.get(key).and_then(Value::as_str)
+}
+
+fn only(map: &Map<String, Value>, known: &[&str]) -> bool {
+    map.keys().all(|key| known.contains(&key.as_str()))
+}
+
+fn image_url(map: &Map<String, Value>) -> Option<String> {
+    let data_url = |media: &str, data: &str| format!("data:{media};base64,{data}");
+    if let Some(source) = map.get("source").and_then(Value::as_object) {
+        return match text(source, "type") {
+            Some("base64") => Some(data_url(text(source, "media_type")?, text(source, "data")?)),
+            Some("url") => text(source, "url").map(str::to_owned),
+            _ => None,
+        };
+    }
+    match map.get("image_url") {
+        Some(Value::Object(image)) => text(image, "url").map(str::to_owned),
+        Some(Value::String(url)) => Some(url.clone()),
+        _ => Some(data_url(text(map, "mimeType")?, text(map, "data")?)),
+    }
+}
