@@ -1,2 +1,61 @@
-//! The command `condenser`.
-fn main() {}
+//! The command `condenser`: compare condensation policies on recorded agent traces.
+
+mod commands;
+mod error;
+mod input;
+mod output;
+mod subjects;
+mod table;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{compare, formats, log, policies, view};
+use crate::terminal::note;
+
+/// What each way of shortening an agent's history costs, and what it loses.
+///
+/// Exit codes: 0 all went well, 2 the command was misused, 3 a named input was unreadable, 4 there were diagnostics
+/// under --strict, 5 the output failed.
+#[derive(Parser)]
+#[command(name = "condenser", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Replay traces under policies: tokens, cost, evidence kept and lost.
+    Compare(compare::CompareArguments),
+    /// Show what the model would have been shown at a step.
+    View(view::ViewArguments),
+    /// List the policies.
+    Policies(policies::PoliciesArguments),
+    /// List the trace formats that can be read.
+    Formats(formats::FormatsArguments),
+    /// Keep sessions in an event log.
+    #[command(subcommand)]
+    Log(log::LogCommand),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match arguments.command {
+        Command::Compare(arguments) => compare::run(&arguments),
+        Command::View(arguments) => view::run(&arguments),
+        Command::Policies(arguments) => policies::run(&arguments),
+        Command::Formats(arguments) => formats::run(&arguments),
+        Command::Log(command) => log::run(command),
+    };
+    let exit = result.unwrap_or_else(|error| {
+        let exit = error.exit();
+        if exit != error::Exit::Ok {
+            note(&format!("error: {error}"));
+        }
+        exit
+    });
+    ExitCode::from(exit as u8)
+}

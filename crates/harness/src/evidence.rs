@@ -1,4 +1,13 @@
-//! Evidence: what each action used, and where the agent had it from.
+//! Evidence: what each action used, and where the agent had it from. The same for every policy of a trace.
+//!
+//! An item of an action is evidence unless it stands in a system prompt, a tool schema, the first user message or an
+//! event pinned at that step, or in more than a fifth of the earlier shown events, and if it has a source: an
+//! observation, or a user message after the first, that came before the step and stands in its request under `none`.
+//!
+//! It is a first use unless what the agent wrote in earlier steps holds it: arguments, thoughts and messages, but not
+//! thinking, which requests do not repeat. What the same response says beside the action does not count, since both
+//! answer one request. A source is as many steps back as its observation; what stands before the first step is one
+//! step back there.
 
 use std::collections::{HashMap, HashSet};
 
@@ -183,10 +192,9 @@ impl Evidence {
         Holding { items: self.items.held_by(text), addresses: addresses(text, by_id) }
     }
 
-    /// Whether following an event's address gives the item.
-    pub(crate) fn is_behind(&self, item: ItemId, id: &EventId, recall: &dyn Recall) -> bool {
-        let Some(bytes) = recall.bytes(id, None) else { return false };
-        self.items.held_by(&String::from_utf8_lossy(&bytes)).binary_search(&item).is_ok()
+    /// The items that following an event's address gives, sorted.
+    pub(crate) fn behind(&self, id: &EventId, recall: &dyn Recall) -> Vec<ItemId> {
+        recall.bytes(id, None).map_or_else(Vec::new, |bytes| self.items.held_by(&String::from_utf8_lossy(&bytes)))
     }
 }
 

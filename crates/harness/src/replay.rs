@@ -1,15 +1,16 @@
 //! Replays a trace as the agent lived it, with a policy acting before each step.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
 
-use condenser::condensation::Condensation;
+use condenser::condensation::{Condensation, RewriteOp};
 use condenser::condenser::{Condenser, OutcomeKind};
 use condenser::event::{Event, EventId, EventKind, Source};
 use condenser::policy::{Budget, Failure, Policy, State, Summarizer};
 use condenser::profile::ModelProfile;
 use condenser::request::openai::validate_openai_chat;
-use condenser::request::{Bodies, Request, Shown, Sizer, text_of};
+use condenser::request::{Bodies, Body, Part, Request, Shown, Sizer, Turn, text_of};
 use condenser::tokens::{TokenCounter, Tokens};
 use condenser::view::{Entry, Pushed, View};
 
@@ -19,7 +20,8 @@ use crate::row::{Row, charged};
 use crate::time::seconds;
 use crate::trace::{Held, Log, Prepared};
 
-/// Requests are checked against the API's rules after each record, at every step of this many, and at the last.
+/// Requests are checked against the API's rules after each record that can change their shape, at every step of this
+/// many, and at the last.
 const CHECKED_STEP: usize = 20;
 
 /// What a run is measured under. Tokenizer and rules belong to the [`Prepared`] trace.
@@ -121,7 +123,8 @@ struct Run<'p, 't> {
     holdings: HashMap<(usize, usize), Holding>,
     /// By log position: the last step with the entry in its request as stored, plus one.
     as_stored: Vec<usize>,
-    behind: HashMap<(u32, usize), bool>,
+    /// By event: the items that following its address gives.
+    behind: HashMap<usize, Vec<u32>>,
 }
 
 impl<'p, 't> Run<'p, 't> {
@@ -162,13 +165,12 @@ impl<'p, 't> Run<'p, 't> {
         let prepared = self.prepared;
         let sizer = Sizer::new(&prepared.counter);
         for (step, span) in prepared.steps.iter().enumerate() {
-            let n_records = self.row.condensations;
             let pushed = self.advance(span.events.start, policy.is_none());
             let record = match policy {
                 Some(policy) => self.condense(policy, &sizer),
                 None => pushed,
             };
-            self.measure(step, self.row.condensations > n_records, record.as_ref(), &sizer, observe);
+            self.measure(step, record.as_ref(), &sizer, observe);
         }
         let prices = charged(self.settings.profile);
         self.row.cost_usd = prices.map(|prices| self.row.price(&prices));
@@ -249,7 +251,6 @@ impl<'p, 't> Run<'p, 't> {
     fn measure(
         &mut self,
         step: usize,
-        has_record: bool,
         record: Option<&Condensation>,
         sizer: &Sizer<'_>,
         observe: &mut dyn FnMut(&Seen<'_>),
@@ -272,8 +273,8 @@ impl<'p, 't> Run<'p, 't> {
         }
         let limit = Budget { window: self.settings.window, reserve: self.settings.reserve }.limit();
         row.over_window_steps += u64::from(limit.is_some_and(|limit| tokens > limit));
-        if has_record || step.is_multiple_of(CHECKED_STEP) || step + 1 == prepared.steps.len() {
-            row.invalid_requests += u64::from(!validate_openai_chat(&request.to_openai_chat()).is_empty());
+        if record.is_some_and(changes_shape) || step.is_multiple_of(CHECKED_STEP) || step + 1 == prepared.steps.len() {
+            row.invalid_requests += u64::from(!validate_openai_chat(&shape(&request).to_openai_chat()).is_empty());
         }
         self.step_tokens.push(tokens);
 
@@ -290,14 +291,11 @@ impl<'p, 't> Run<'p, 't> {
                     continue;
                 }
             };
-            if !self.holdings.contains_key(&key) {
-                let holding = match Shown::of(*entry, log) {
-                    Some(Shown::Event(kind)) => prepared.evidence.of_kind(&kind, &prepared.by_id),
-                    Some(Shown::Summary(text)) => prepared.evidence.of_text(text, &prepared.by_id),
-                    None => Holding::default(),
-                };
-                self.holdings.insert(key, holding);
-            }
+            self.holdings.entry(key).or_insert_with(|| match Shown::of(*entry, log) {
+                Some(Shown::Event(kind)) => prepared.evidence.of_kind(&kind, &prepared.by_id),
+                Some(Shown::Summary(text)) => prepared.evidence.of_text(text, &prepared.by_id),
+                None => Holding::default(),
+            });
             if entry.is_summary() { summaries.push(key) } else { rewritten.push(key) }
         }
         observe(&Seen { step, view, bodies: log, request: &request, tokens, cached, record });
@@ -360,10 +358,9 @@ impl<'p, 't> Run<'p, 't> {
                 let sources = prepared.evidence.shown_sources(found.item, start, step, &prepared.presence);
                 for source in sources.filter(|source| addressed.contains(source)) {
                     let id = &prepared.events[source].id;
-                    is_recoverable |= *self
-                        .behind
-                        .entry((found.item, source))
-                        .or_insert_with(|| prepared.evidence.is_behind(found.item, id, prepared));
+                    let behind = self.behind.entry(source);
+                    let behind = behind.or_insert_with(|| prepared.evidence.behind(id, prepared));
+                    is_recoverable |= behind.binary_search(&found.item).is_ok();
                 }
             }
             let row = &mut self.row;
@@ -396,6 +393,40 @@ impl<'p, 't> Run<'p, 't> {
             }
         }
     }
+}
+
+/// Whether a record can do more than exchange one text for another.
+fn changes_shape(record: &Condensation) -> bool {
+    !record.forgotten_event_ids.is_empty()
+        || record.summary.is_some()
+        || record.rewrites.values().any(|rewrite| {
+            !matches!(rewrite.op, RewriteOp::Clear { .. } | RewriteOp::Clip { .. } | RewriteOp::Note { .. })
+        })
+}
+
+/// The request with its long texts cut to a letter: the API's rules look at shape only, and texts would be copied.
+fn shape<'a>(request: &Request<'a>) -> Request<'a> {
+    let cut = |text: &Cow<'a, str>| {
+        let is_blank = text.trim_start().is_empty();
+        Cow::Borrowed(if is_blank { "" } else { "x" })
+    };
+    let part = |part: &Part<'a>| {
+        let body = match &part.body {
+            Body::Text(text) => Body::Text(cut(text)),
+            Body::Image(url) => Body::Image(cut(url)),
+            Body::Thinking(thinking) => Body::Thinking(thinking.clone()),
+            Body::Call { id, name, arguments } => {
+                Body::Call { id: id.clone(), name: name.clone(), arguments: cut(arguments) }
+            }
+        };
+        Part { entry: part.entry, key: part.key, body }
+    };
+    let is_sent = |part: &&Part<'a>| !matches!(part.body, Body::Thinking(_));
+    let turns = request.turns.iter().map(|turn| Turn {
+        speaker: turn.speaker.clone(),
+        parts: turn.parts.iter().filter(is_sent).map(part).collect(),
+    });
+    Request { tools: request.tools, turns: turns.collect(), facts: request.facts }
 }
 
 /// The entries that have a part in the request, oldest first.

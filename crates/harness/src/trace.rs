@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use condenser::event::{ContentBlock, Event, EventId, EventKind, Role, Source};
 use condenser::recall::Recall;
-use condenser::request::{Bodies, Request, text_of};
+use condenser::request::{Bodies, Request, Sizer, text_of};
 use condenser::tokens::{TokenCounter, Tokens};
 use condenser::view::{Rules, View};
 
@@ -68,7 +68,7 @@ impl<'t> Prepared<'t> {
         let counter = Counted { inner: counter, counts: Mutex::default() };
         let output = steps.iter().flat_map(|step| &step.written).map(|&event| written(events[event], &counter)).sum();
         let by_id = events.iter().enumerate().map(|(index, event)| (&event.id, index)).collect();
-        let presence = Presence::new(&events, &steps, rules);
+        let presence = Presence::new(&events, &steps, rules, &counter);
         let (evidence, uses) = Evidence::find(&events, &by_id, &steps, &presence);
         let rereads = rereads::find(&events, &steps, &presence);
         Self { subject, rules, counter, events, recorded, steps, output, by_id, presence, evidence, uses, rereads }
@@ -243,7 +243,7 @@ pub(crate) struct Presence {
 }
 
 impl Presence {
-    fn new(events: &[&Event], spans: &[StepSpan], rules: Rules) -> Self {
+    fn new(events: &[&Event], spans: &[StepSpan], rules: Rules, counter: &Counted<'_>) -> Self {
         let mut log = Log::default();
         let mut view = View::new(rules);
         let mut steps: Vec<Option<(usize, usize)>> = vec![None; events.len()];
@@ -252,11 +252,16 @@ impl Presence {
                 view.push(*event);
                 log.push(Held::Trace(event));
             }
+            let request = Request::build(&view, &log);
             // Nothing but events was pushed, so positions in the log are positions in the trace.
-            for part in Request::build(&view, &log).turns.iter().flat_map(|turn| &turn.parts) {
+            for part in request.turns.iter().flat_map(|turn| &turn.parts) {
                 if let Some(entry) = part.entry.and_then(|entry| view.get(entry)) {
                     steps[entry.seq()].get_or_insert((step, step)).1 = step;
                 }
+            }
+            if step + 1 == spans.len() {
+                // Counted here, so that no policy's time holds it.
+                request.tokens(&Sizer::new(counter));
             }
         }
         Self { steps }

@@ -13,7 +13,7 @@
 //!
 //! **Again.** The lines of an earlier fold are taken over as they are and compete with the new ones: a command or error
 //! that comes again replaces its older line, a file keeps its strongest use. A summary of other origin is taken over as
-//! one line. When the lines exceed their bound, the oldest are shortened and then dropped, narration first, the user's
+//! one line. When the lines exceed their bound, the oldest are shortened and then dropped, commands first, the user's
 //! words last; the head line counts what is missing.
 
 use std::collections::HashMap;
@@ -104,7 +104,7 @@ impl Policy for Folding {
             return Err(NoPlan::NoLegalCut);
         }
         let leaving = layout.leaving(start, end);
-        if leaving < state.counted().share(self.settings.minimum_progress) && !layout::must_act(state) {
+        if leaving < state.counted().share(self.settings.minimum_progress) && !layout.must_act(start) {
             return Err(NoPlan::TooLittle);
         }
         if tried.len() >= 3 {
@@ -217,11 +217,11 @@ impl Line {
 const STAGES: &[(&[Label], Option<usize>)] = &[
     (&[Label::Did, Label::Said, Label::Ran], Some(120)),
     (&[Label::Earlier], Some(800)),
-    (&[Label::Did], None),
-    (&[Label::Said], None),
     (&[Label::Ran], None),
     (&[Label::Read], None),
+    (&[Label::Said], None),
     (&[Label::Error], Some(100)),
+    (&[Label::Did], None),
     (&[Label::User], Some(400)),
     (&[Label::Error], None),
     (&[Label::Edited], None),

@@ -32,11 +32,6 @@ pub(crate) fn as_counted(state: &State<'_>, limit: Tokens) -> Tokens {
     if reported > counted { limit.share(counted.0 as f64 / reported.0 as f64) } else { limit }
 }
 
-/// Whether the minimum gain is waived: somebody asked, or the next request would not fit.
-pub(crate) fn must_act(state: &State<'_>) -> bool {
-    state.view.has_unhandled_request() || state.budget.limit().is_some_and(|limit| state.tokens() > limit)
-}
-
 /// A view, seen as what stays and what may leave.
 ///
 /// System prompts, system messages and protected entries always stay. So does the newest user message, unless it
@@ -127,6 +122,16 @@ impl<'s, 'a> Layout<'s, 'a> {
     /// The size of the request once the range is gone, as counted and without anything in its place.
     pub(crate) fn left(&self, start: usize, end: usize) -> Tokens {
         self.state.counted() - self.leaving(start, end)
+    }
+
+    /// Whether the minimum gain is waived: somebody asked, or the next request would not fit and can be made to.
+    pub(crate) fn must_act(&self, start: usize) -> bool {
+        let state = self.state;
+        state.view.has_unhandled_request()
+            || state
+                .budget
+                .limit()
+                .is_some_and(|limit| state.tokens() > limit && self.left(start, self.len()) <= as_counted(state, limit))
     }
 
     /// The entries of the range that leave, by position.

@@ -9,8 +9,8 @@
 //! the next summary: they are handed on once, as its predecessor.
 //!
 //! **Failures.** After a failed call the same range is tried again, with shorter events. Only when that fails too, or
-//! nothing can be planned, or the plan gains nothing, and somebody asked or the request is over its limit, comes the
-//! *hard reset*: everything behind the head leaves that may. `minimum_progress` is waived in the same cases.
+//! nothing can be planned that fits, or the plan gains nothing, and somebody asked or the request is over its limit,
+//! comes the *hard reset*: everything behind the head leaves that may. `minimum_progress` is waived in the same cases.
 //!
 //! **Input.** Events are shortened, oldest text and newest text alike, until the input fits; where the floor is reached
 //! the range shrinks. What the summarizer is not shown stays in the view.
@@ -196,11 +196,11 @@ impl LlmSummarizing {
                 cap = (cap / 2).max(FLOOR);
             } else {
                 let half = start + (end - start) / 2;
-                end = state.view.previous_index(half).filter(|&end| end > start).ok_or(NoPlan::NoLegalCut)?;
+                end = state.view.previous_index(half).filter(|&end| end > start).ok_or(NoPlan::Exhausted)?;
                 // Every summary of the first range still has to be in the shorter one.
                 let n_previous = layout.members(start, end).filter(|index| !events(index)).count();
                 if n_previous < previous.len() {
-                    return Err(NoPlan::NoLegalCut);
+                    return Err(NoPlan::Exhausted);
                 }
             }
         }
@@ -232,9 +232,12 @@ impl Policy for LlmSummarizing {
                 ((longest() as f64 * scale) as usize).max(FLOOR)
             }
         };
-        let must_act = layout::must_act(state)
+        let start = layout.head(self.settings.keep_first);
+        let limit = state.budget.limit().map(|limit| layout::as_counted(state, limit));
+        let must_act = layout.must_act(start)
             || state.budget.limit().is_none() && self.max_tokens(state).is_some_and(|limit| state.tokens() > limit);
-        let planned = self.planned(&layout, requirement.reasons());
+        let fits = |end: usize| limit.is_none_or(|limit| layout.left(start, end) <= limit);
+        let planned = self.planned(&layout, requirement.reasons()).filter(|&(_, end)| fits(end) || !fits(layout.len()));
         // The summarizer's failures come first; anything else ends the planned range.
         let n_failed = tried.iter().take_while(|failure| matches!(failure, Failure::Summarizer(_))).count();
         let mut why = NoPlan::NoLegalCut;
@@ -261,7 +264,6 @@ impl Policy for LlmSummarizing {
         if n_resets > 0 && !matches!(tried.last(), Some(Failure::Summarizer(_))) {
             return Err(NoPlan::Exhausted);
         }
-        let start = layout.head(self.settings.keep_first);
         if layout.n_events(start, layout.len()) == 0 {
             return Err(why);
         }

@@ -3,8 +3,8 @@
 //! **Files.** A string under one of [`PATH_KEYS`], or each string of a list under it, is a path: one line, at most
 //! 300 bytes. Headers of patches (`*** Update File: p`, `*** Add File: p`, `+++ b/p`) in any argument name paths too.
 //! A call creates where its subcommand or its tool's name says create or write; it edits where the name says so or
-//! the arguments hold new content ([`CONTENT_KEYS`]); else it reads. An editor's subcommand is a `command` of one
-//! word beside a path.
+//! the arguments hold new content ([`CONTENT_KEYS`]); else it reads. A tool's subcommand is a `command` of one word
+//! beside a path, a list or an object.
 //!
 //! **Commands.** Text, or a list of words, under one of [`COMMAND_KEYS`], unless it is such a subcommand. A shell's
 //! `bash -lc` in front of a list is left out.
@@ -79,7 +79,11 @@ impl Call {
         let paths: Vec<&str> = PATH_KEYS.iter().filter_map(|key| map.get(*key)).flat_map(strings).collect();
         let command = COMMAND_KEYS.iter().find_map(|key| words(map.get(*key)?));
         let is_subcommand = |text: &str| text.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-        let subcommand = command.as_deref().filter(|text| !paths.is_empty() && is_subcommand(text));
+        let has_object = !paths.is_empty()
+            || map
+                .iter()
+                .any(|(key, value)| !COMMAND_KEYS.contains(&key.as_str()) && (value.is_array() || value.is_object()));
+        let subcommand = command.as_deref().filter(|text| has_object && is_subcommand(text));
         let tool = tool.to_ascii_lowercase();
         let says = |words: &[&str]| {
             words.iter().any(|word| match subcommand {
@@ -212,8 +216,7 @@ fn exit_code(text: &str) -> Option<u64> {
 
 const NAMED: &[&str] =
     &["error", "exception", "panicked", "fatal", "failed", "failure", "not found", "no such file", "denied", "cannot"];
-const BEGINS: &[&str] =
-    &["error:", "error[", "fatal:", "fatal error", "traceback (most", "panicked at", "e   ", "assertionerror"];
+const BEGINS: &[&str] = &["error:", "error[", "fatal:", "fatal error", "panicked at", "e   ", "assertionerror"];
 
 /// At most `max` lines that say what went wrong, as written.
 pub(crate) fn error_lines<'t>(text: &'t str, ended: &Ended, max: usize) -> Vec<&'t str> {
@@ -275,6 +278,7 @@ mod tests {
                 r#"{"input": "*** Begin Patch\n*** Add File: n.rs\n*** Update File: o.rs\n"}"#,
                 (&[(Created, "n.rs"), (Edited, "o.rs")], None),
             ),
+            ("task_tracker", r#"{"command": "plan", "task_list": [1]}"#, (&[], None)),
             ("bash", "{broken", (&[], None)),
             ("bash", r#"{"command": 3, "path": "", "file": {"a": 1}}"#, (&[], None)),
         ];

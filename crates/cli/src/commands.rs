@@ -1,0 +1,7 @@
+//! One module per command.
+
+pub(crate) mod compare;
+pub(crate) mod formats;
+pub(crate) mod log;
+pub(crate) mod policies;
+pub(crate) mod view;

@@ -1,0 +1,34 @@
+//! `condenser formats`: the trace formats that can be read.
+
+use condenser_traces::FORMATS;
+use serde_json::json;
+
+use crate::error::{CliError, Exit};
+use crate::output::{Output, OutputFormat};
+use crate::table::table;
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct FormatsArguments {
+    /// The form of the list.
+    #[arg(long, value_enum, default_value = "table")]
+    format: OutputFormat,
+}
+
+pub(crate) fn run(arguments: &FormatsArguments) -> Result<Exit, CliError> {
+    let mut output = Output::open(None)?;
+    let rows: Vec<_> =
+        FORMATS.iter().map(|format| json!({"format": format.name, "description": format.description})).collect();
+    match arguments.format {
+        OutputFormat::Table => output.text(&table(
+            &["format", "what it is"],
+            FORMATS.iter().map(|format| vec![format.name.to_owned(), format.description.to_owned()]),
+        ))?,
+        OutputFormat::Json => output.json(&rows)?,
+        OutputFormat::Jsonl => rows.iter().try_for_each(|row| output.json_line(row))?,
+        OutputFormat::Csv => {
+            output.csv(&FORMATS.iter().map(|format| (format.name, format.description)).collect::<Vec<_>>())?
+        }
+    }
+    output.finish()?;
+    Ok(Exit::Ok)
+}

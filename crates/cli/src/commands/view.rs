@@ -1,0 +1,181 @@
+//! `condenser view`: what the model would have been shown at a step.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use condenser::request::{Body, Part, Request, Speaker};
+use condenser::{Tokens, View};
+use condenser_harness::{Prepared, Seen, Subject};
+use condenser_traces::{Trace, read_path};
+use serde_json::{Value, json};
+
+use crate::error::{CliError, Exit};
+use crate::output::Output;
+use crate::subjects::{Choice, MeasureArguments, choose, parse_tokens, replay};
+use crate::terminal::{note, printable, printable_lines};
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct ViewArguments {
+    /// A trace; `PATH#ROW` for one row of a file that holds several.
+    path: PathBuf,
+    /// The policy.
+    #[arg(long, default_value = "none")]
+    policy: String,
+    /// Which model response, counted from 1: its request is shown. The last one where none is named.
+    #[arg(long, value_name = "N")]
+    step: Option<usize>,
+    /// The form.
+    #[arg(long, value_enum, default_value = "text")]
+    format: ViewFormat,
+    /// The model's context window.
+    #[arg(long, value_name = "TOKENS", default_value = "32k", value_parser = parse_tokens)]
+    window: Tokens,
+    /// Read the file as this format instead of recognizing it.
+    #[arg(long, value_name = "NAME")]
+    input_format: Option<String>,
+    #[command(flatten)]
+    measure: MeasureArguments,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ViewFormat {
+    Text,
+    Json,
+}
+
+pub(crate) fn run(arguments: &ViewArguments) -> Result<Exit, CliError> {
+    let measure = arguments.measure.resolve()?;
+    let choice = match choose(std::slice::from_ref(&arguments.policy))?.as_slice() {
+        [choice] => *choice,
+        _ => return Err(CliError::Usage("a view is of one policy: name it with --policy".into())),
+    };
+    let trace = read(arguments)?;
+    let subject =
+        Subject { trace: &trace.name, format: trace.format, task: trace.task.as_deref(), events: &trace.events };
+    let prepared = Prepared::new(subject, measure.counter, measure.rules);
+    let n_steps = prepared.n_steps();
+    let step = arguments.step.unwrap_or(n_steps);
+    if step == 0 || step > n_steps {
+        return Err(CliError::Usage(format!("{}: there is no step {step}; steps are 1 to {n_steps}", trace.name)));
+    }
+    let mut shown = None;
+    let settings = measure.settings(arguments.window, 0);
+    replay(&prepared, choice, &settings, None, &mut |seen| {
+        if seen.step + 1 == step {
+            shown = Some(match arguments.format {
+                ViewFormat::Text => text(arguments, seen, n_steps, choice, &trace),
+                ViewFormat::Json => format!("{:#}\n", document(arguments, seen, n_steps, &trace)),
+            });
+        }
+    })?;
+    let mut output = Output::open(None)?;
+    output.text(&shown.unwrap_or_default())?;
+    output.finish()?;
+    Ok(Exit::Ok)
+}
+
+/// The one trace that the path names.
+fn read(arguments: &ViewArguments) -> Result<Trace, CliError> {
+    let format = arguments.input_format.as_deref();
+    if let Some(name) = format {
+        condenser_traces::format(name).map_err(|error| CliError::Usage(error.to_string()))?;
+    }
+    let text = arguments.path.to_string_lossy();
+    let (path, row) = match text.rsplit_once('#') {
+        Some((path, row)) if !arguments.path.exists() => (PathBuf::from(path), Some(row.to_owned())),
+        _ => (arguments.path.clone(), None),
+    };
+    let mut traces = read_path(&path, format).map_err(|error| CliError::Input(error.to_string()))?;
+    for diagnostic in traces.iter().flat_map(|trace| &trace.diagnostics) {
+        note(&format!("{}: {diagnostic}", path.display()));
+    }
+    if let Some(row) = row {
+        let wanted = format!("#{row}");
+        let names = traces.len();
+        return traces.into_iter().find(|trace| trace.name.ends_with(&wanted)).ok_or_else(|| {
+            CliError::Usage(format!("{}: there is no row {row}; it holds {names} traces", path.display()))
+        });
+    }
+    match (traces.pop(), traces.len()) {
+        (Some(trace), 0) => Ok(trace),
+        (_, others) => Err(CliError::Usage(format!(
+            "{} holds {} traces; name one as {}#0",
+            path.display(),
+            others + 1,
+            path.display()
+        ))),
+    }
+}
+
+fn document(arguments: &ViewArguments, seen: &Seen<'_>, n_steps: usize, trace: &Trace) -> Value {
+    json!({
+        "trace": trace.name,
+        "policy": arguments.policy,
+        "step": seen.step + 1,
+        "steps": n_steps,
+        "tokens": seen.tokens,
+        "view": seen.view.ids().map(|id| id.as_str()).collect::<Vec<_>>(),
+        "facts": seen.request.facts,
+        "diagnostics": seen.view.diagnostics(),
+        "request": seen.request.to_openai_chat(),
+    })
+}
+
+fn text(arguments: &ViewArguments, seen: &Seen<'_>, n_steps: usize, choice: Choice, trace: &Trace) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{}, step {} of {n_steps} under {}: {} tokens ({}), {} entries, {} condensations",
+        printable(&trace.name),
+        seen.step + 1,
+        arguments.policy,
+        seen.tokens,
+        arguments.measure.tokenizer,
+        seen.view.len(),
+        if choice == Choice::Policy("none") { 0 } else { seen.view.records().len() },
+    );
+    if let Some((_, tools)) = seen.request.tools {
+        let _ = writeln!(text, "{} tools", tools.len());
+    }
+    turns(&mut text, seen.request, seen.view);
+    text
+}
+
+fn turns(text: &mut String, request: &Request<'_>, view: &View) {
+    for turn in &request.turns {
+        let speaker = match &turn.speaker {
+            Speaker::System => "system".to_owned(),
+            Speaker::User => "user".to_owned(),
+            Speaker::Assistant => "assistant".to_owned(),
+            Speaker::Tool { call_id, name, outcome } => {
+                format!("tool {name} ({call_id}, {})", format!("{outcome:?}").to_lowercase())
+            }
+        };
+        let _ = writeln!(text, "\n--- {}", printable(&speaker));
+        for part in &turn.parts {
+            let mark = mark(part, view);
+            match &part.body {
+                Body::Text(body) => {
+                    let _ = writeln!(text, "{mark}{}", printable_lines(body).trim_end());
+                }
+                Body::Image(_) => {
+                    let _ = writeln!(text, "{mark}[image]");
+                }
+                Body::Thinking(_) => {}
+                Body::Call { id, name, arguments } => {
+                    let (id, name) = (printable(id), printable(name));
+                    let _ = writeln!(text, "{mark}call {name} ({id}) {}", printable_lines(arguments));
+                }
+            }
+        }
+    }
+}
+
+/// Says of an entry that it is not as it was stored.
+fn mark(part: &Part<'_>, view: &View) -> &'static str {
+    match part.entry.and_then(|index| view.get(index)) {
+        Some(entry) if entry.is_summary() => "[summary] ",
+        Some(entry) if entry.rewrite().is_some() => "[rewritten] ",
+        _ => "",
+    }
+}

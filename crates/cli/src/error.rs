@@ -1,0 +1,49 @@
+//! What can go wrong, and the exit code that says so.
+
+use std::path::PathBuf;
+
+/// Why a command ended early. Each kind has an exit code that scripts may rely on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    /// The words of the command make no sense together.
+    #[error("{0}")]
+    Usage(String),
+    /// A named input cannot be read.
+    #[error("{0}")]
+    Input(String),
+    /// The output cannot be written.
+    #[error("cannot write {}: {source}", target(path))]
+    Output { path: Option<PathBuf>, source: std::io::Error },
+}
+
+fn target(path: &Option<PathBuf>) -> String {
+    path.as_ref().map_or_else(|| "standard output".to_owned(), |path| path.display().to_string())
+}
+
+/// Exit codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Exit {
+    /// All went well.
+    Ok = 0,
+    /// The command was misused.
+    Usage = 2,
+    /// A named input was unreadable; everything else was done.
+    Input = 3,
+    /// There were diagnostics under `--strict`.
+    Diagnostics = 4,
+    /// The output failed.
+    Output = 5,
+}
+
+impl CliError {
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::Usage(_) => Exit::Usage,
+            Self::Input(_) => Exit::Input,
+            // Whoever reads our output has read enough.
+            Self::Output { source, .. } if source.kind() == std::io::ErrorKind::BrokenPipe => Exit::Ok,
+            Self::Output { .. } => Exit::Output,
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The command as a user runs it: results, messages and exit codes.
+#![expect(
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "helpers of tests fail by panicking, and say what they skip"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap_or_default()
+}
+
+fn condenser(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_condenser"))
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A folder of files that tests may name.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    fn file(&self, name: &str, bytes: &[u8]) -> String {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, bytes).expect("the file is written");
+        path.to_string_lossy().into_owned()
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_string_lossy().into_owned()
+    }
+
+    /// Standard error with the folder's path taken out.
+    fn errors(&self, output: &Output) -> String {
+        text(&output.stderr).replace(&*self.0.path().to_string_lossy(), "DIR").replace('\\', "/")
+    }
+}
+
+const CHAT: &[u8] = b"{\"role\":\"user\",\"content\":\"hi\"}\n{\"role\":\"assistant\",\"content\":\"hello\"}\n";
+
+#[track_caller]
+fn check_failure(folder: &Folder, arguments: &[&str], code: i32, message: &str) {
+    let output = condenser(arguments);
+    assert_eq!(folder.errors(&output), format!("{message}\n"));
+    assert_eq!(output.status.code(), Some(code));
+}
+
+#[test]
+fn each_bad_input_gets_one_clear_message_and_its_exit_code() {
+    let folder = Folder::new();
+    let binary = folder.file("binary", b"PNG\0\x01\x02");
+    let empty = folder.file("empty.json", b"");
+    let odd = folder.file("odd.json", br#"{"lorem": 1, "ipsum": 2}"#);
+    let missing = folder.path("missing.jsonl");
+    let chat = folder.file("chat.jsonl", CHAT);
+    let unwritable = folder.path("no/such/folder/out.csv");
+    check_failure(&folder, &["compare", &missing], 3, "error: DIR/missing.jsonl: no such file or folder");
+    check_failure(
+        &folder,
+        &["compare", &binary],
+        3,
+        "error: DIR/binary: a binary file, not JSON text; unpack or convert it first",
+    );
+    check_failure(&folder, &["compare", &empty], 3, "error: DIR/empty.json: the file is empty");
+    check_failure(
+        &folder,
+        &["compare", &odd],
+        3,
+        "error: DIR/odd.json: not a known trace format (first keys: lorem, ipsum); `condenser formats` lists the known ones",
+    );
+    check_failure(
+        &folder,
+        &["compare", &chat, "--policy", "observation-maskin"],
+        2,
+        "error: unknown policy \"observation-maskin\"; did you mean `observation-masking`? (`condenser policies` lists them)",
+    );
+    check_failure(
+        &folder,
+        &["compare", &chat, "--output", &unwritable],
+        5,
+        "error: cannot write DIR/no/such/folder/out.csv: No such file or directory (os error 2)",
+    );
+    check_failure(
+        &folder,
+        &["compare", &chat, "--tokenizer", "o200"],
+        2,
+        "error: unknown tokenizer \"o200\"; did you mean `o200k`?",
+    );
+    check_failure(&folder, &["log", "list", &missing], 3, "error: DIR/missing.jsonl: there is no such log");
+}
+
+#[test]
+fn a_torn_last_line_is_reported_and_everything_before_it_is_compared() {
+    let folder = Folder::new();
+    let torn = folder.file("torn.jsonl", &[CHAT, b"{\"role\":\"us"].concat());
+    let report = "DIR/torn.jsonl: line 3: the last record is torn after 11 bytes and left out\n";
+    for (strict, code) in [(None, 0), (Some("--strict"), 4)] {
+        let mut arguments = vec!["compare", &torn, "--policy", "none", "--format", "jsonl"];
+        arguments.extend(strict);
+        let output = condenser(&arguments);
+        assert_eq!(folder.errors(&output), report);
+        assert_eq!(output.status.code(), Some(code));
+        assert_eq!(rows(&output).len(), 1);
+    }
+}
+
+#[test]
+fn the_others_go_on_where_one_input_is_unreadable() {
+    let folder = Folder::new();
+    let chat = folder.file("chat.jsonl", CHAT);
+    let output = condenser(&["compare", &folder.path("missing"), &chat, "--policy", "none", "--format", "jsonl"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(rows(&output).len(), 1);
+}
+
+#[test]
+fn foreign_text_cannot_steer_the_terminal() {
+    let folder = Folder::new();
+    let hostile = "\u{1b}[2J\u{202e}hidden\u{7}";
+    let message = serde_json::json!([{"role": "user", "content": hostile}, {"role": "assistant", "content": "ok"}]);
+    let chat = folder.file("chat.json", message.to_string().as_bytes());
+    let shown = text(&condenser(&["view", &chat]).stdout);
+    assert!(shown.contains("\\u{1b}[2J\\u{202e}hidden\\u{7}"), "{shown}");
+}
+
+fn rows(output: &Output) -> Vec<Value> {
+    let lines = text(&output.stdout);
+    lines.lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect()
+}
+
+fn without_time(mut rows: Vec<Value>) -> Vec<Value> {
+    rows.iter_mut().filter_map(Value::as_object_mut).for_each(|row| {
+        row.shift_remove("wall_ms");
+    });
+    rows
+}
+
+/// What must hold of every comparison, whatever the traces.
+#[track_caller]
+fn check_rows(rows: &[Value]) {
+    assert!(!rows.is_empty());
+    for row in rows {
+        let name = format!("{} under {}", row["trace"], row["policy"]);
+        assert_eq!(row["invalid_requests"], 0, "{name}");
+        let sum: u64 = ["in_view", "in_summary", "recoverable", "lost"]
+            .iter()
+            .filter_map(|status| row[format!("evidence_{status}")].as_u64())
+            .sum();
+        assert_eq!(row["evidence_total"], sum, "{name}");
+        if row["policy"] == "none" {
+            assert_eq!(row["evidence_in_view"], row["evidence_total"], "{name}");
+            assert_eq!(row["condensations"], 0, "{name}");
+        }
+        let none = rows.iter().find(|other| other["trace"] == row["trace"] && other["policy"] == "none");
+        if let Some(none) = none {
+            assert_eq!(row["evidence_total"], none["evidence_total"], "{name}");
+            assert_eq!(row["steps"], none["steps"], "{name}");
+        }
+    }
+}
+
+#[test]
+fn comparing_the_fixtures_twice_differs_in_time_only() {
+    let compare = || rows(&condenser(&["compare", "fixtures/traces", "--window", "8k", "--format", "jsonl"]));
+    let first = compare();
+    check_rows(&first);
+    assert!(first.iter().any(|row| row["evidence_lost"] != 0));
+    assert_eq!(without_time(first), without_time(compare()));
+}
+
+#[test]
+fn the_table_of_the_fixtures_is_pinned() {
+    let output = condenser(&["compare", "fixtures/traces", "--window", "8k"]);
+    assert_eq!(text(&output.stderr), "");
+    insta::assert_snapshot!("fixtures-8k", text(&output.stdout));
+}
+
+#[test]
+fn a_step_of_a_view_is_shown_as_text_and_as_json() {
+    let path = "fixtures/traces/next-run.traj";
+    let arguments = |format| ["view", path, "--policy", "observation-masking", "--step", "14", "--format", format];
+    insta::assert_snapshot!("view-text", text(&condenser(&arguments("text")).stdout));
+    let json: Value = serde_json::from_slice(&condenser(&arguments("json")).stdout).expect("a document");
+    assert_eq!(json["step"], 14);
+    assert_eq!(json["request"]["messages"][0]["role"], "system");
+    let output = condenser(&["view", path, "--step", "99"]);
+    assert_eq!(text(&output.stderr), "error: fixtures/traces/next-run.traj: there is no step 99; steps are 1 to 23\n");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn lists_name_what_there_is() {
+    insta::assert_snapshot!("formats", text(&condenser(&["formats"]).stdout));
+    insta::assert_snapshot!("policies", text(&condenser(&["policies"]).stdout));
+}
+
+#[test]
+fn traces_are_imported_into_a_log_and_listed() {
+    let folder = Folder::new();
+    let db = folder.path("log.db");
+    let imported = condenser(&["log", "import", &db, "fixtures/traces"]);
+    assert_eq!(imported.status.code(), Some(0), "{}", text(&imported.stderr));
+    let listed = rows(&condenser(&["log", "list", &db, "--format", "jsonl"]));
+    let summary: Vec<String> =
+        listed.iter().map(|row| format!("{} {}", row["name"].as_str().unwrap_or("?"), row["events"])).collect();
+    insta::assert_snapshot!(summary.join("\n"), @r"
+    fixtures/traces/kvlog-recovery.claude-code.jsonl 98
+    fixtures/traces/ledger-currencies.openhands.jsonl 301
+    fixtures/traces/next-run.traj 47
+    fixtures/traces/slug-transliteration 77
+    fixtures/traces/tally-csv.pi.jsonl 98
+    fixtures/traces/wrap-columns.chat.json 61
+    ");
+}
+
+/// The recorded traces outside the repository, or `None` with a printed reason.
+fn shared_traces() -> Option<PathBuf> {
+    let shared = std::env::var_os("CONDENSER_SHARED").map_or_else(|| root().join("../shared"), PathBuf::from);
+    let traces = shared.join("traces");
+    if traces.is_dir() {
+        return Some(traces);
+    }
+    eprintln!("skipped: no recorded traces at {}; set CONDENSER_SHARED", traces.display());
+    None
+}
+
+#[test]
+fn every_real_trace_of_a_known_format_is_compared_and_every_request_is_valid() {
+    let Some(traces) = shared_traces() else { return };
+    let folders: Vec<String> = ["openhands-v1", "pi", "swe-agent", "claude-code", "openai-chat"]
+        .iter()
+        .map(|folder| traces.join(folder).to_string_lossy().into_owned())
+        .collect();
+    let mut arguments = vec!["compare"];
+    arguments.extend(folders.iter().map(String::as_str));
+    arguments.extend(["--policy", "none,observation-masking,llm-summarizing,folding", "--format", "jsonl"]);
+    let output = condenser(&arguments);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(!text(&output.stderr).contains("skipped"), "{}", text(&output.stderr));
+    let rows = rows(&output);
+    assert_eq!(rows.len(), 27 * 4);
+    check_rows(&rows);
+}
+
+#[test]
+fn files_of_unknown_formats_in_a_folder_are_reported_and_are_no_error() {
+    let folder = Folder::new();
+    folder.file("chat.jsonl", CHAT);
+    folder.file("notes.txt", b"buy milk");
+    let output = condenser(&["compare", &folder.path(""), "--policy", "none", "--format", "jsonl"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(folder.errors(&output).starts_with("skipped: DIR/notes.txt: "), "{}", folder.errors(&output));
+    assert_eq!(rows(&output).len(), 1);
+}
