@@ -234,7 +234,7 @@ fn texts(view: &View, events: &[Event]) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_history_lowers_to_valid_requests_that_hold_all_its_text(
