@@ -242,7 +242,8 @@ impl Policy for LlmSummarizing {
         let limit = state.budget.limit().map(|limit| layout::as_counted(state, limit));
         let must_act = layout.must_act(start)
             || state.budget.limit().is_none() && self.max_tokens(state).is_some_and(|limit| state.tokens() > limit);
-        let fits = |end: usize| limit.is_none_or(|limit| layout.left(start, end) <= limit);
+        let summary = self.summary_tokens(state);
+        let fits = |end: usize| limit.is_none_or(|limit| layout.left(start, end) + summary <= limit);
         let planned = self.planned(&layout, requirement.reasons()).filter(|&(_, end)| fits(end) || !fits(layout.len()));
         // The summarizer's failures come first; anything else ends the planned range.
         let n_failed = tried.iter().take_while(|failure| matches!(failure, Failure::Summarizer(_))).count();
