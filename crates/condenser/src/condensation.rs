@@ -12,6 +12,7 @@ use crate::event::{Action, ContentBlock, EventId, EventKind, Message, Observatio
 /// The first four fields are OpenHands' `Condensation` and read and write as that. Only
 /// [`View`](crate::View) interprets a record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Condensation {
     /// The entries that leave the view, summaries of earlier condensations included. Written sorted.
     #[serde(default)]
@@ -50,6 +51,7 @@ impl Condensation {
 
 /// A change of one entry's content. It applies to the event as it was stored; the newest record wins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rewrite {
     /// The change.
     #[serde(flatten)]
@@ -67,6 +69,7 @@ impl From<RewriteOp> for Rewrite {
 
 /// The closed set of changes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "op", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RewriteOp {
@@ -106,6 +109,7 @@ pub enum RewriteOp {
 
 /// A kind of content block that [`RewriteOp::Strip`] removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum BlockKind {
@@ -234,6 +238,7 @@ pub fn clip(text: &str, head: usize, tail: usize) -> Option<String> {
 
 /// How a record came to be. Every field is optional in the JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Provenance {
     /// The policy.

@@ -18,6 +18,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 
 /// The identity of an event: opaque text, a ULID when the log made it, the source's own id when imported.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct EventId(Arc<str>);
 
@@ -98,6 +99,7 @@ pub struct Event {
 /// One record may become several events. The first takes the record's id, the others `<id>#<n>`;
 /// a writer joins events with equal `record` again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Origin {
     /// The record's own id, or its position in the file where it has none.
     pub record: String,
@@ -108,6 +110,7 @@ pub struct Origin {
 
 /// Who made an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Source {
@@ -123,6 +126,7 @@ pub enum Source {
 
 /// Tokens that a provider reported for one response. The input counters are disjoint: their sum is the whole input.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Usage {
     /// Input neither read from nor written to a cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -154,6 +158,7 @@ impl Usage {
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum EventKind {
@@ -207,6 +212,7 @@ impl EventKind {
 
 /// The system prompt with what belongs to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SystemPrompt {
     /// The prompt, usually one text block.
     pub content: Vec<ContentBlock>,
@@ -220,6 +226,7 @@ pub struct SystemPrompt {
 
 /// Who speaks in a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Role {
@@ -235,6 +242,7 @@ pub enum Role {
 
 /// Text from a user or an assistant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Message {
     /// Who speaks.
     pub role: Role,
@@ -279,6 +287,7 @@ impl Message {
 
 /// A call stored inside a [`Message`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ToolCall {
     /// The call's id.
     pub id: String,
@@ -290,6 +299,7 @@ pub struct ToolCall {
 
 /// One tool call of the model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Action {
     /// The call's id: unique among open calls, and possibly used again later.
     pub call_id: String,
@@ -313,6 +323,7 @@ pub struct Action {
 
 /// How a tool call ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Outcome {
@@ -327,6 +338,7 @@ pub enum Outcome {
 
 /// One answer to a tool call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Observation {
     /// The call it answers.
     pub call_id: String,
@@ -349,6 +361,7 @@ pub struct Observation {
 
 /// Somebody asked for a condensation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CondensationRequest {
     /// Who asked: `user`, `overflow`, or a host's own word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -360,6 +373,7 @@ pub struct CondensationRequest {
 
 /// A condensation that was tried and changed nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CondensationFailed {
     /// The policy that tried.
     pub policy: String,
@@ -375,6 +389,7 @@ pub struct CondensationFailed {
 
 /// Takes one condensation back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Undo {
     /// The condensation that no longer applies.
     pub condensation: EventId,
@@ -382,6 +397,7 @@ pub struct Undo {
 
 /// Events named by a pin or unpin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pin {
     /// The events.
     pub ids: Vec<EventId>,
@@ -389,6 +405,7 @@ pub struct Pin {
 
 /// A foreign kind, kept unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unknown {
     /// The kind's name in its own format.
     pub foreign_kind: String,
@@ -398,6 +415,7 @@ pub struct Unknown {
 
 /// A piece of content.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ContentBlock {

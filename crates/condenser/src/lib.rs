@@ -9,7 +9,10 @@ pub mod lower;
 pub mod policy;
 pub mod profile;
 pub mod recall;
+pub mod render;
 pub mod request;
+#[cfg(feature = "schema")]
+pub mod schema;
 pub mod tokens;
 pub mod tree;
 pub mod view;
@@ -22,4 +25,4 @@ pub use policy::{Budget, Edit, Failure, NoPlan, Plan, Policy, Reason, Requiremen
 pub use policy::{SummarizeError, Summarizer, Summary, SummaryRequest};
 pub use request::{Bodies, Request, Shown, Sizer};
 pub use tokens::{TokenCounter, Tokens};
-pub use view::{Diagnostics, Entry, Property, Pushed, Rules, View};
+pub use view::{Diagnostics, Entry, Property, Pushed, Rules, View, ViewDiff};

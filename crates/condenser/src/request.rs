@@ -4,7 +4,10 @@
 //! right after their call, a call without a result gets one, and a result without a call is left out. [`Facts`]
 //! counts the repairs. A request made here is always valid, whatever the history.
 
+pub mod anthropic;
+mod api;
 pub mod openai;
+pub mod responses;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -16,6 +19,9 @@ use serde_json::Value;
 use crate::event::{Action, ContentBlock, Event, EventKind, Message, Observation, Outcome, Role};
 use crate::tokens::{TokenCounter, Tokens};
 use crate::view::{Entry, PREVIEW_SEQ, View};
+
+use api::Lowering;
+pub use api::{Api, IMAGE_MARKER, UnknownApi, Violation, validate};
 
 /// The result of a call that has none.
 pub const NO_RESULT: &str = "[no result recorded]";
@@ -124,21 +130,38 @@ pub struct Request<'a> {
     pub facts: Facts,
 }
 
-/// What had to be repaired, counted.
+/// What had to be repaired, counted. [`Request::build`] counts what no API takes, [`Request::render_counted`] also
+/// what one API does not take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Facts {
     /// Calls that got [`NO_RESULT`].
     pub filled_results: u64,
     /// Results without a call, left out.
     pub orphan_results: u64,
-    /// Messages without any content, left out.
+    /// Messages and summaries without any content, left out.
     pub blank_messages: u64,
-    /// Call ids that were empty or stood twice in one turn, exchanged.
+    /// Call ids that were empty, stood twice, or did not fit the API, exchanged.
     pub renamed_calls: u64,
     /// Entries whose body is missing, left out.
     pub missing_bodies: u64,
-    /// 1 where no user message was left and [`NO_USER_MESSAGE`] stands in.
+    /// [`NO_USER_MESSAGE`] stands in: no user message was left, or the API wants one first.
     pub added_user_messages: u64,
+    /// Names of tools, on calls and schemas, that did not fit the API, exchanged.
+    pub renamed_tools: u64,
+    /// Tools with the name of an earlier one, left out.
+    pub duplicate_tools: u64,
+    /// Tools whose parameters were not the schema of an object, changed.
+    pub changed_schemas: u64,
+    /// Images that the API does not take there, or not in this form: [`IMAGE_MARKER`] stands for them.
+    pub images_as_text: u64,
+    /// Thinking that the API does not take, or not without a signature, left out.
+    pub left_out_thinking: u64,
+    /// System messages that stand as user text, marked by [`anthropic::SYSTEM_PREFIX`].
+    pub system_as_user: u64,
+    /// Arguments that are not a JSON object, kept as text under [`anthropic::RAW_ARGUMENTS`].
+    pub wrapped_arguments: u64,
+    /// Texts at the very end of a request that lost their trailing white space.
+    pub trimmed_texts: u64,
 }
 
 /// Who speaks in a turn.
@@ -222,6 +245,11 @@ impl<'a> Request<'a> {
         builder.finish()
     }
 
+    /// The number of turns before the first of the assistant.
+    fn n_before_assistant(&self) -> usize {
+        self.turns.iter().take_while(|turn| turn.speaker != Speaker::Assistant).count()
+    }
+
     /// The size of the whole request: tools, system prompt and messages.
     pub fn tokens(&self, sizer: &Sizer<'_>) -> Tokens {
         let tools = self.tools.map_or(Tokens::ZERO, |tools| sizer.tools(tools));
@@ -282,7 +310,8 @@ impl<'a> Builder<'a> {
         let (entry, shown) = &entries[index];
         match shown {
             Shown::Summary(text) => {
-                self.user(vec![part(*entry, Body::Text(Cow::Borrowed(text)))]);
+                let is_blank = text.trim().is_empty();
+                self.user(if is_blank { Vec::new() } else { vec![part(*entry, Body::Text(Cow::Borrowed(text)))] });
             }
             Shown::Event(kind) => match &**kind {
                 EventKind::SystemPrompt(_) => self.system_prompt(*entry, shown),
@@ -371,8 +400,12 @@ impl<'a> Builder<'a> {
             });
             let Some(action) = action(shown) else { continue };
             let mut id = action.call_id.clone();
-            if id.is_empty() || ids.iter().any(|(_, taken)| *taken == id) {
+            let is_taken = |id: &str| id.is_empty() || ids.iter().any(|(_, taken)| *taken == id);
+            if is_taken(&id) {
                 id = format!("call_{}", entry.seq());
+                while is_taken(&id) {
+                    id.push('_');
+                }
                 self.request.facts.renamed_calls += 1;
             }
             let (name, arguments) = match shown {
@@ -570,10 +603,9 @@ impl<'c> Sizer<'c> {
 
     /// The size of tool schemas as the OpenAI API takes them.
     pub fn tools(&self, (seq, tools): (usize, &[Value])) -> Tokens {
-        *self
-            .tools
-            .borrow_mut()
-            .entry(seq)
-            .or_insert_with(|| tools.iter().map(|tool| self.counter.count(&openai::tool(tool).to_string())).sum())
+        *self.tools.borrow_mut().entry(seq).or_insert_with(|| {
+            let mut lowering = Lowering::new(Facts::default(), Api::OpenAiChat);
+            tools.iter().map(|tool| self.counter.count(&openai::tool(tool, &mut lowering).to_string())).sum()
+        })
     }
 }

@@ -3,6 +3,7 @@
 //! A [`View`] is derived. It is replayed from headers and records, never stored, and never reads the
 //! body of an event. Only this module interprets a [`Condensation`](crate::Condensation).
 
+mod diff;
 mod openhands;
 mod sound;
 
@@ -17,6 +18,8 @@ use crate::cuts::Cuts;
 use crate::event::EventId;
 use crate::header::{Class, EventHeader, Header, NONE, Names, Payload, RecordHeader};
 use crate::tokens::Tokens;
+
+pub use diff::ViewDiff;
 
 /// Which rules decide where a view may be cut and what is dropped from a damaged one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

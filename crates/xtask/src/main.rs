@@ -3,6 +3,7 @@
 
 mod conformance;
 mod record_fixtures;
+mod schema;
 mod test;
 
 use std::path::{Path, PathBuf};
@@ -38,6 +39,12 @@ enum Command {
         /// Names of scenarios [default: all].
         scenarios: Vec<String>,
     },
+    /// Write the JSON Schemas of events and records to docs/schema.
+    Schema {
+        /// Compare with what is there instead of writing.
+        #[arg(long)]
+        check: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -46,6 +53,7 @@ fn main() -> ExitCode {
         Command::Test { require } => test::command(&require),
         Command::Conformance { dir } => conformance::command(dir),
         Command::RecordFixtures { check, scenarios } => record_fixtures::command(check, &scenarios),
+        Command::Schema { check } => schema::command(check),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,

@@ -1,15 +1,14 @@
 //! OpenAI Chat Completions: the request as JSON, and the rules of the API as a validator.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::{Body, ERROR_PREFIX, Part, REJECTED_PREFIX, Request, Speaker, Turn};
-use crate::event::Outcome;
+use super::api::{Image, Lowering, ToolSchema, Violation, check_name, is_blank, is_object_schema, prefix};
+use super::{Api, Body, IMAGE_MARKER, Part, Request, Speaker, Turn};
 
-/// Longest name of a function that the API takes, in bytes.
-const MAX_NAME: usize = 64;
+/// Longest call id, in characters: the least of what services behind this API take.
+pub(super) const MAX_ID: usize = 40;
 
 impl Request<'_> {
     /// The request for OpenAI Chat Completions: an object with `messages` and, where there are any, `tools`.
@@ -17,41 +16,46 @@ impl Request<'_> {
     /// A single text is sent as a string, anything else as a list of parts. Images stand in user messages only;
     /// elsewhere a marker says that there was one. Thinking is not sent. Names are made to fit the API's pattern.
     pub fn to_openai_chat(&self) -> Value {
-        let messages: Vec<Value> = self.turns.iter().map(message).collect();
-        match self.tools {
-            Some((_, tools)) => json!({"messages": messages, "tools": tools.iter().map(tool).collect::<Vec<_>>()}),
-            None => json!({"messages": messages}),
-        }
+        self.render(Api::OpenAiChat)
     }
 }
 
-fn message(turn: &Turn<'_>) -> Value {
-    match &turn.speaker {
-        Speaker::System => json!({"role": "system", "content": text_content(&turn.parts, "")}),
-        Speaker::User => json!({"role": "user", "content": user_content(&turn.parts)}),
-        Speaker::Tool { call_id, outcome, .. } => {
-            let prefix = match outcome {
-                Outcome::Ok => "",
-                Outcome::Error => ERROR_PREFIX,
-                Outcome::Rejected => REJECTED_PREFIX,
-            };
-            json!({"role": "tool", "tool_call_id": call_id, "content": text_content(&turn.parts, prefix)})
+pub(super) fn lower(request: &Request<'_>, lowering: &mut Lowering) -> Value {
+    let messages: Vec<Value> = request.turns.iter().map(|turn| message(turn, lowering)).collect();
+    match request.tools {
+        Some((_, tools)) => {
+            let tools: Vec<Value> = tools.iter().map(|schema| tool(schema, lowering)).collect();
+            json!({"messages": messages, "tools": tools})
         }
+        None => json!({"messages": messages}),
+    }
+}
+
+fn message(turn: &Turn<'_>, lowering: &mut Lowering) -> Value {
+    match &turn.speaker {
+        Speaker::System => json!({"role": "system", "content": text_content(&turn.parts, "", lowering)}),
+        Speaker::User => json!({"role": "user", "content": user_content(&turn.parts, lowering)}),
+        Speaker::Tool { call_id, outcome, .. } => json!({
+            "role": "tool",
+            "tool_call_id": lowering.answered_id(call_id),
+            "content": text_content(&turn.parts, prefix(*outcome), lowering),
+        }),
         Speaker::Assistant => {
-            let calls: Vec<Value> = turn
-                .parts
-                .iter()
-                .filter_map(|part| match &part.body {
-                    Body::Call { id, name, arguments } => Some(json!({
-                        "id": id, "type": "function", "function": {"name": fit_name(name), "arguments": arguments}
-                    })),
-                    _ => None,
-                })
-                .collect();
-            let says_something = turn.parts.iter().any(|part| matches!(part.body, Body::Text(_) | Body::Image(_)));
+            lowering.begin_turn();
             let mut message = json!({"role": "assistant"});
-            if says_something {
-                message["content"] = text_content(&turn.parts, "");
+            let content = text_content(&turn.parts, "", lowering);
+            if content != "" {
+                message["content"] = content;
+            }
+            let mut calls = Vec::new();
+            for part in &turn.parts {
+                if let Body::Call { id, name, arguments } = &part.body {
+                    calls.push(json!({
+                        "id": lowering.call_id(id),
+                        "type": "function",
+                        "function": {"name": lowering.tool_name(name), "arguments": arguments},
+                    }));
+                }
             }
             if !calls.is_empty() {
                 message["tool_calls"] = Value::Array(calls);
@@ -61,81 +65,44 @@ fn message(turn: &Turn<'_>) -> Value {
     }
 }
 
-fn text_content(parts: &[Part<'_>], prefix: &str) -> Value {
-    let mut texts: Vec<Cow<'_, str>> = parts
-        .iter()
-        .filter_map(|part| match &part.body {
-            Body::Text(text) => Some(Cow::Borrowed(&**text)),
-            Body::Image(_) => Some(Cow::Borrowed("[image]")),
-            Body::Thinking(_) | Body::Call { .. } => None,
-        })
-        .collect();
-    if !prefix.is_empty() {
-        match texts.first_mut() {
-            Some(first) => *first = Cow::Owned(format!("{prefix}{first}")),
-            None => texts.push(Cow::Borrowed(prefix)),
-        }
-    }
-    match texts.as_slice() {
+fn text_content(parts: &[Part<'_>], prefix: &'static str, lowering: &mut Lowering) -> Value {
+    match lowering.texts(parts, prefix).as_slice() {
         [] => json!(""),
         [text] => json!(text),
         texts => texts.iter().map(|text| json!({"type": "text", "text": text})).collect(),
     }
 }
 
-fn user_content(parts: &[Part<'_>]) -> Value {
+fn user_content(parts: &[Part<'_>], lowering: &mut Lowering) -> Value {
     if !parts.iter().any(|part| matches!(part.body, Body::Image(_))) {
-        return text_content(parts, "");
+        return text_content(parts, "", lowering);
     }
-    parts
-        .iter()
-        .filter_map(|part| match &part.body {
-            Body::Text(text) => Some(json!({"type": "text", "text": text})),
-            Body::Image(url) => Some(json!({"type": "image_url", "image_url": {"url": url}})),
-            Body::Thinking(_) | Body::Call { .. } => None,
-        })
-        .collect()
-}
-
-/// A name that the API's pattern `[a-zA-Z0-9_-]{1,64}` takes.
-fn fit_name(name: &str) -> Cow<'_, str> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if !name.is_empty() && name.len() <= MAX_NAME && name.chars().all(fits) {
-        return Cow::Borrowed(name);
+    let mut list = Vec::new();
+    for part in parts {
+        match &part.body {
+            Body::Text(text) => list.push(json!({"type": "text", "text": text})),
+            Body::Image(url) => list.push(match lowering.image(url) {
+                Some(image) => json!({"type": "image_url", "image_url": {"url": image.to_url()}}),
+                None => json!({"type": "text", "text": IMAGE_MARKER}),
+            }),
+            Body::Thinking(_) => lowering.thinking_left_out(),
+            Body::Call { .. } => {}
+        }
     }
-    let fitted: String = name.chars().map(|c| if fits(c) { c } else { '_' }).take(MAX_NAME).collect();
-    Cow::Owned(if fitted.is_empty() { "unnamed".to_owned() } else { fitted })
+    Value::Array(list)
 }
 
 /// A tool schema of any known spelling, as the API takes it.
-pub(super) fn tool(schema: &Value) -> Value {
-    let function = &schema["function"];
-    let source = if function.is_object() { function } else { schema };
-    let name = ["name", "title", "kind"].iter().find_map(|key| source[*key].as_str()).unwrap_or_default();
-    let mut lowered = json!({"name": fit_name(name)});
-    if let Some(description) = source["description"].as_str() {
-        lowered["description"] = json!(description);
+pub(super) fn tool(schema: &Value, lowering: &mut Lowering) -> Value {
+    let schema = ToolSchema::of(schema);
+    let mut function = json!({"name": lowering.tool_name(schema.name)});
+    if let Some(description) = schema.description {
+        function["description"] = json!(description);
     }
-    let parameters = ["parameters", "input_schema", "inputSchema"].iter().map(|key| &source[*key]);
-    if let Some(parameters) = parameters.into_iter().find(|value| value.is_object()) {
-        lowered["parameters"] = parameters.clone();
+    if let Some(parameters) = lowering.parameters(&schema) {
+        function["parameters"] = parameters;
     }
-    json!({"type": "function", "function": lowered})
-}
-
-/// A rule of the API that a request breaks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// Where, as a path into the JSON: `messages[3].tool_calls[0].id`.
-    pub place: String,
-    /// The rule.
-    pub rule: &'static str,
-}
-
-impl std::fmt::Display for Violation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.place, self.rule)
-    }
+    json!({"type": "function", "function": function})
 }
 
 /// Checks a request for OpenAI Chat Completions against the API's published rules. Looks at shape, never at text.
@@ -218,10 +185,13 @@ fn check_content(
                 let kind = part["type"].as_str().unwrap_or_default();
                 if !kinds.contains(&kind) {
                     fail(format!("{place}[{i}].type"), "is a kind of part that this role may send");
-                } else if kind == "text" && part["text"].as_str().is_none_or(|text| text.trim().is_empty()) {
+                } else if kind == "text" && is_blank(&part["text"]) {
                     fail(format!("{place}[{i}].text"), "is text and not blank");
-                } else if kind == "image_url" && part["image_url"]["url"].as_str().is_none_or(str::is_empty) {
-                    fail(format!("{place}[{i}].image_url.url"), "is a URL");
+                } else if kind == "image_url" && part["image_url"]["url"].as_str().and_then(Image::parse).is_none() {
+                    fail(
+                        format!("{place}[{i}].image_url.url"),
+                        "is a web address or base64 data of a known image type",
+                    );
                 }
             }
         }
@@ -241,8 +211,8 @@ fn check_calls<'v>(
             let mut seen = HashSet::new();
             for (i, call) in calls.iter().enumerate() {
                 match call["id"].as_str() {
-                    Some(id) if !id.is_empty() && seen.insert(id) => open.push(id),
-                    _ => fail(format!("{place}[{i}].id"), "is text, not empty, and unique in its message"),
+                    Some(id) if (1..=MAX_ID).contains(&id.chars().count()) && seen.insert(id) => open.push(id),
+                    _ => fail(format!("{place}[{i}].id"), "is 1 to 40 characters, and no other call's of its message"),
                 }
                 if call["type"] != "function" {
                     fail(format!("{place}[{i}].type"), "is function");
@@ -257,15 +227,6 @@ fn check_calls<'v>(
     }
 }
 
-fn check_name(name: &Value, place: String, fail: &mut impl FnMut(String, &'static str)) {
-    let fits = name.as_str().is_some_and(|name| {
-        (1..=MAX_NAME).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
-    });
-    if !fits {
-        fail(place, "is 1 to 64 characters of a-z, A-Z, 0-9, _ and -");
-    }
-}
-
 fn check_tools(tools: &Value, fail: &mut impl FnMut(String, &'static str)) {
     match tools {
         Value::Null => {}
@@ -275,6 +236,10 @@ fn check_tools(tools: &Value, fail: &mut impl FnMut(String, &'static str)) {
                     fail(format!("tools[{i}].type"), "is function");
                 }
                 check_name(&tool["function"]["name"], format!("tools[{i}].function.name"), fail);
+                let parameters = &tool["function"]["parameters"];
+                if !parameters.is_null() && !is_object_schema(parameters) {
+                    fail(format!("tools[{i}].function.parameters"), "is the schema of an object");
+                }
             }
         }
         _ => fail("tools".into(), "is a list of at least one tool"),

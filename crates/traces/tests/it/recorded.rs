@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::common::{check_trace, diagnostics, shared};
-use condenser::event::{Event, EventKind};
-use condenser::request::Request;
-use condenser::request::openai::validate_openai_chat;
+use condenser::event::Role;
+use condenser::request::{Api, Request, validate};
 use condenser::view::{Rules, View};
+use condenser::{Event, EventKind};
 use condenser_traces::{ReadError, Trace, find, read_path};
 
 const FOLDERS: [&str; 5] = ["openhands-v1", "openai-chat", "pi", "swe-agent", "claude-code"];
@@ -145,17 +145,45 @@ fn no_recorded_file_of_another_format_is_claimed_by_mistake() {
     }
 }
 
+/// The lengths of a log before every `every`th response of the model, and of the whole.
+fn steps(events: &[Event], every: usize) -> Vec<usize> {
+    let mut starts = Vec::new();
+    let mut response = None;
+    for (position, event) in events.iter().enumerate() {
+        let is_response = match &event.kind {
+            EventKind::Action(_) => true,
+            EventKind::Message(message) => message.role == Role::Assistant,
+            _ => false,
+        };
+        if is_response && (event.response_id().is_none() || event.response_id() != response) {
+            starts.push(position);
+        }
+        if is_response {
+            response = event.response_id();
+        }
+    }
+    starts.into_iter().step_by(every).chain([events.len()]).collect()
+}
+
 #[test]
-fn every_recorded_trace_lowers_to_a_valid_request() {
+fn recorded_traces_lower_to_valid_requests_at_their_steps() {
     let Some(root) = shared("traces") else { return };
-    for folder in FOLDERS {
-        for candidate in find(&root.join(folder)).unwrap() {
-            for trace in read_path(&candidate.path, None).unwrap() {
-                let view = View::replay(&trace.events, Rules::Sound);
-                let request = Request::build(&view, &trace.events);
-                let violations = validate_openai_chat(&request.to_openai_chat());
-                assert!(violations.is_empty(), "{}: {violations:?}", trace.name);
+    let (mut traces, mut requests) = (0, 0);
+    for candidate in find(&root).unwrap() {
+        // What is no trace of a known format has its own test.
+        for trace in read_path(&candidate.path, None).unwrap_or_default() {
+            traces += 1;
+            for length in steps(&trace.events, 20) {
+                let events = &trace.events[..length];
+                let view = View::replay(events, Rules::Sound);
+                let request = Request::build(&view, events);
+                for api in Api::ALL {
+                    let violations = validate(api, &request.render(api));
+                    assert!(violations.is_empty(), "{}, {length} events, {api}: {violations:?}", trace.name);
+                    requests += 1;
+                }
             }
         }
     }
+    println!("{requests} requests of {traces} traces");
 }
