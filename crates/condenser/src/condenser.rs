@@ -269,6 +269,7 @@ impl<'s> Run<'s> {
             summarizer_input_tokens: facts.summarizer_input_tokens.0,
             summarizer_output_tokens: facts.summarizer_output_tokens.0,
             prompt_version,
+            fallbacks: edit.fallback.map(str::to_owned).into_iter().collect(),
             extended,
             basis: self.basis(),
             ..Provenance::default()

@@ -172,6 +172,8 @@ pub struct Edit {
     pub rewrites: BTreeMap<EventId, Rewrite>,
     /// A text to put in, and its position in the view after forgetting.
     pub summary: Option<(String, usize)>,
+    /// What the policy fell back to, where this is not what it would rather have done. Named in the record.
+    pub fallback: Option<&'static str>,
 }
 
 impl Edit {

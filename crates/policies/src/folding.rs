@@ -42,7 +42,7 @@ pub struct FoldingSettings {
     pub target_share: f64,
     /// The most responses of one stretch.
     pub max_responses: usize,
-    /// The most tokens of the fold, and never more than half of what it replaces.
+    /// The most tokens of the fold, and never more than an eighth of the limit or half of what it replaces.
     pub max_tokens: Tokens,
     /// The most characters of one user message: three quarters from its beginning, a quarter from its end.
     pub user_characters: usize,
@@ -83,8 +83,9 @@ impl Folding {
         let limit = state.budget.limit().map(|limit| layout::as_counted(state, limit));
         let is_large = state.budget.trigger().is_some_and(|trigger| state.tokens() > trigger);
         let target = limit.filter(|_| is_large).map(|limit| limit.share(self.settings.target_share));
-        let target = target.map(|target| target - self.settings.max_tokens.min(target.share(0.5)));
-        (start, layout.tail(start, layout.len().saturating_sub(self.settings.keep_last), target, limit))
+        let summary = limit.map_or(Tokens::ZERO, |limit| self.settings.max_tokens.min(limit.share(0.125)));
+        let naive = layout.len().saturating_sub(self.settings.keep_last);
+        (start, layout.tail(start, naive, summary, target, limit))
     }
 }
 
@@ -112,6 +113,7 @@ impl Policy for Folding {
         }
         let fold = Fold::of(&layout, start, end, &self.settings);
         let bound = self.settings.max_tokens.min(leaving.share(0.5));
+        let bound = state.budget.limit().map_or(bound, |limit| bound.min(limit.share(0.125)));
         let text = fold.text(state, Tokens(bound.0 >> (2 * tried.len())));
         Ok(Plan::Edit(Edit { forget: layout.forget(start, end), summary: Some((text, start)), ..Edit::default() }))
     }

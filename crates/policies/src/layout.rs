@@ -42,6 +42,8 @@ pub(crate) struct Layout<'s, 'a> {
     may_leave: Vec<bool>,
     /// Tokens of the entries before each position that may leave.
     leaving: Vec<Tokens>,
+    /// How many of them are no summaries.
+    events: Vec<usize>,
     n_prompts: usize,
     first_summary: usize,
 }
@@ -70,14 +72,19 @@ impl<'s, 'a> Layout<'s, 'a> {
             .collect();
         let mut leaving = vec![Tokens::ZERO];
         let mut sum = Tokens::ZERO;
-        for (&leaves, &size) in may_leave.iter().zip(tokens) {
+        let mut events = vec![0];
+        let mut n_events = 0;
+        for (entry, (&leaves, &size)) in state.view.iter().zip(may_leave.iter().zip(tokens)) {
             sum += if leaves { size } else { Tokens::ZERO };
             leaving.push(sum);
+            n_events += usize::from(leaves && !entry.is_summary());
+            events.push(n_events);
         }
         Self {
             state,
             may_leave,
             leaving,
+            events,
             n_prompts: (0..n).take_while(|&index| is_prompt(index)).count(),
             first_summary: state.view.iter().position(|entry| entry.is_summary()).unwrap_or(n),
         }
@@ -87,17 +94,12 @@ impl<'s, 'a> Layout<'s, 'a> {
         self.may_leave.len()
     }
 
-    /// The end of what stays in front: the prompts and the first `keep_first` entries, up to a legal cut. An older
-    /// summary is never part of it, so that the next one takes it up.
-    ///
-    /// Where the next legal cut leaves nothing behind it that may leave, it is the cut before.
+    /// The end of what stays in front: the prompts and the first `keep_first` entries, down to a legal cut: a batch
+    /// or loop that reaches over the end may be of any size. An older summary is never part of it, so that the next
+    /// one takes it up.
     pub(crate) fn head(&self, keep_first: usize) -> usize {
         let wanted = keep_first.min(self.first_summary).max(self.n_prompts).min(self.len());
-        let below = self.state.view.previous_index(wanted).unwrap_or(0);
-        let start = match self.state.view.next_index(wanted) {
-            Some(above) if self.may_leave[above..].contains(&true) => above,
-            _ => below,
-        };
+        let start = self.state.view.previous_index(wanted).unwrap_or(0);
         self.skip_staying(start, self.len())
     }
 
@@ -146,17 +148,30 @@ impl<'s, 'a> Layout<'s, 'a> {
 
     /// How many entries of the range leave that are not summaries.
     pub(crate) fn n_events(&self, start: usize, end: usize) -> usize {
-        self.members(start, end).filter(|&index| self.state.view.get(index).is_some_and(|e| !e.is_summary())).count()
+        self.events[end.max(start)] - self.events[start]
     }
 
     /// The start of the newest part that stays: the first legal cut at or above `naive` that leaves a request of at
-    /// most `target`. The last unit stays, unless the request is over `limit` with it.
-    pub(crate) fn tail(&self, start: usize, naive: usize, target: Option<Tokens>, limit: Option<Tokens>) -> usize {
+    /// most `target`, `summary` included. The last unit stays, unless the request cannot be within `limit` with it.
+    pub(crate) fn tail(
+        &self,
+        start: usize,
+        naive: usize,
+        summary: Tokens,
+        target: Option<Tokens>,
+        limit: Option<Tokens>,
+    ) -> usize {
         let last = self.last_unit();
-        let fits = |end: usize, most: Option<Tokens>| most.is_none_or(|most| self.left(start, end) <= most);
+        let fits = |end: usize, most: Option<Tokens>| {
+            let size = match self.n_events(start, end) {
+                0 => self.state.counted(),
+                _ => self.left(start, end) + summary,
+            };
+            most.is_none_or(|most| size <= most)
+        };
         let mut from = naive.min(last).max(start);
         while let Some(end) = self.state.view.next_index(from).filter(|&end| end <= last) {
-            if fits(end, target) {
+            if target.is_none() || fits(end, target) {
                 return end;
             }
             from = end + 1;

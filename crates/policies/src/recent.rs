@@ -8,7 +8,7 @@
 
 use condenser::recall::address;
 use condenser::request::TOKENS_PER_MESSAGE;
-use condenser::{Class, Edit, Failure, NoPlan, Plan, Policy, Requirement, State};
+use condenser::{Class, Edit, Failure, NoPlan, Plan, Policy, Requirement, State, Tokens};
 use serde::{Deserialize, Serialize};
 
 use crate::layout::{self, Layout};
@@ -60,7 +60,7 @@ impl RecentEvents {
         let limit = state.budget.limit().map(|limit| layout::as_counted(state, limit));
         let is_large = state.budget.trigger().is_some_and(|trigger| state.tokens() > trigger);
         let target = limit.filter(|_| is_large).map(|limit| limit.share(self.settings.target_share));
-        (start, layout.tail(start, n.saturating_sub(keep), target, limit))
+        (start, layout.tail(start, n.saturating_sub(keep), Tokens::ZERO, target, limit))
     }
 }
 

@@ -190,7 +190,7 @@ pub fn policies() -> Vec<PolicyInfo> {
                 ("keep_last", "events", "the newest events that stay"),
                 ("target_share", "share of the limit", "what a request that is too large is brought down to"),
                 ("max_responses", "responses", "the most responses of one stretch"),
-                ("max_tokens", "tokens", "the most of the fold, and never more than half of what it replaces"),
+                ("max_tokens", "tokens", "the most of the fold, and never more than an eighth of the limit"),
                 ("user_characters", "characters", "the most of one user message in the fold"),
                 ("minimum_progress", "share of the request", "nothing is folded for less, unless it must be"),
             ],

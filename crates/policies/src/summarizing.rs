@@ -10,7 +10,8 @@
 //!
 //! **Failures.** After a failed call the same range is tried again, with shorter events. Only when that fails too, or
 //! nothing can be planned that fits, or the plan gains nothing, and somebody asked or the request is over its limit,
-//! comes the *hard reset*: everything behind the head leaves that may. `minimum_progress` is waived in the same cases.
+//! comes the *hard reset*: everything behind the head leaves that may. Where not even that can be put to the
+//! summarizer, the middle is folded without a model, as `folding` does. `minimum_progress` is waived in the same cases.
 //!
 //! **Input.** Events are shortened, oldest text and newest text alike, until the input fits; where the floor is reached
 //! the range shrinks. What the summarizer is not shown stays in the view.
@@ -26,6 +27,7 @@ use condenser::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::folding::Folding;
 use crate::layout::{self, Layout};
 
 const PROMPT: &str = include_str!("../prompts/summarize-v1.md");
@@ -34,6 +36,8 @@ const PROMPT_VERSION: &str = "summarize-v1";
 
 /// Fewest characters that an event is shortened to.
 const FLOOR: usize = 200;
+/// Fewest characters of an event of a range that cannot be made shorter, such as one long loop.
+const LEAST: usize = 40;
 /// Calls for the planned range before anything else is tried.
 const PLANNED_TRIES: usize = 2;
 /// Entries that stay which the summarizer is shown: of those that stay in the range, and of those behind it.
@@ -192,16 +196,18 @@ impl LlmSummarizing {
             if room.is_none_or(|room| size() <= room) {
                 break;
             }
-            if cap > FLOOR {
-                cap = (cap / 2).max(FLOOR);
-            } else {
-                let half = start + (end - start) / 2;
-                end = state.view.previous_index(half).filter(|&end| end > start).ok_or(NoPlan::Exhausted)?;
-                // Every summary of the first range still has to be in the shorter one.
-                let n_previous = layout.members(start, end).filter(|index| !events(index)).count();
-                if n_previous < previous.len() {
-                    return Err(NoPlan::Exhausted);
-                }
+            // Every summary of the first range has to be in a shorter one too.
+            let shorter = state.view.previous_index(start + (end - start) / 2).filter(|&shorter| {
+                shorter > start
+                    && layout.n_events(start, shorter) > 0
+                    && layout.members(start, shorter).filter(|index| !events(index)).count() == previous.len()
+            });
+            match shorter {
+                _ if cap > FLOOR => cap = (cap / 2).max(FLOOR),
+                Some(shorter) => end = shorter,
+                None if cap > LEAST => cap = (cap / 2).max(LEAST),
+                None if !request.kept.is_empty() => request.kept.clear(),
+                None => return Err(NoPlan::Exhausted),
             }
         }
         let edit = Edit { forget: layout.forget(start, end), ..Edit::default() };
@@ -236,7 +242,8 @@ impl Policy for LlmSummarizing {
         let limit = state.budget.limit().map(|limit| layout::as_counted(state, limit));
         let must_act = layout.must_act(start)
             || state.budget.limit().is_none() && self.max_tokens(state).is_some_and(|limit| state.tokens() > limit);
-        let fits = |end: usize| limit.is_none_or(|limit| layout.left(start, end) <= limit);
+        let summary = self.summary_tokens(state);
+        let fits = |end: usize| limit.is_none_or(|limit| layout.left(start, end) + summary <= limit);
         let planned = self.planned(&layout, requirement.reasons()).filter(|&(_, end)| fits(end) || !fits(layout.len()));
         // The summarizer's failures come first; anything else ends the planned range.
         let n_failed = tried.iter().take_while(|failure| matches!(failure, Failure::Summarizer(_))).count();
@@ -267,7 +274,14 @@ impl Policy for LlmSummarizing {
         if layout.n_events(start, layout.len()) == 0 {
             return Err(why);
         }
-        self.summarize(&layout, start, layout.len(), cap(n_resets))
+        let reset = self.summarize(&layout, start, layout.len(), cap(n_resets));
+        if reset.is_err()
+            && let Ok(Plan::Edit(fold)) = Folding::default().plan(state, &[])
+            && tried.is_empty()
+        {
+            return Ok(Plan::Edit(Edit { fallback: Some("folding"), ..fold }));
+        }
+        reset
     }
 }
 

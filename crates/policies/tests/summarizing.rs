@@ -308,6 +308,11 @@ fn a_thinking_loop_that_fills_the_view_gives_at_most_one_record_and_fewer_tokens
 }
 
 #[test]
+fn a_batch_that_reaches_over_the_head_is_not_part_of_it() {
+    check("u c1.x c2.x r1*50 r2*50 a a a q", |_| (), "1 2 3 4 5", "0 S 6 7");
+}
+
+#[test]
 fn a_pinned_rule_survives_any_number_of_passes() {
     let mut log = Log::script("s u a*20 u a*20 a*20 a p3 q");
     for _ in 0..3 {
