@@ -20,10 +20,10 @@ pub fn openhands_events(shape: Shape) -> Vec<Value> {
     // The ids that a view shows now, so that condensations forget what is there.
     let mut shown = vec![id(0)];
     let mut n_condensations = 0;
-    let mut call = 0;
+    let mut call = 0_usize;
     while events.len() - n_condensations < shape.n_events {
         let n = events.len();
-        if call % 40 == 0 {
+        if call.is_multiple_of(40) {
             events.push(user(n, call));
             shown.push(id(n));
         }
@@ -69,7 +69,7 @@ fn user(n: usize, call: usize) -> Value {
 }
 
 fn action(n: usize, call: usize) -> Value {
-    let thinking = if call % 3 == 0 {
+    let thinking = if call.is_multiple_of(3) {
         json!([{"type": "thinking", "thinking": "The file has to be read first.", "signature": format!("sig-{call}")}])
     } else {
         json!([])

@@ -1,4 +1,36 @@
-//! An event-sourced context condenser for LLM agents.
+//! An event-sourced context condenser for LLM agents: events, condensation records, views and requests.
+//!
+//! An agent's history is an append-only list of [`Event`]s. What the model is shown next is a [`View`]: the events
+//! replayed, with their [`Condensation`] records applied. A [`Request`] is the view in the shape of a model's API. A
+//! [`Policy`] decides what to forget, rewrite and summarize; the [`Condenser`] carries that out, checks it and hands
+//! back the record, which the host appends like any other event.
+//!
+//! This crate is pure: no files, no clock, no network, no randomness, no async runtime. It stores nothing (see
+//! `condenser-log`), reads no foreign format (`condenser-traces`) and holds no policy (`condenser-policies`).
+//!
+//! ```
+//! use condenser::event::{Event, EventKind, Message, Role, Source};
+//! use condenser::{Condensation, Request, Rules, View};
+//!
+//! let mut events = vec![
+//!     Event::new("1", Source::User, EventKind::Message(Message::text(Role::User, "Fix the build."))),
+//!     Event::new("2", Source::Agent, EventKind::Message(Message::text(Role::Assistant, "It was a typo."))),
+//! ];
+//! let mut view = View::replay(&events, Rules::Sound);
+//!
+//! let record = Condensation {
+//!     forgotten_event_ids: ["2".into()].into(),
+//!     summary: Some("A typo broke the build; it is fixed.".into()),
+//!     summary_offset: Some(1),
+//!     ..Condensation::default()
+//! };
+//! events.push(Event::new("3", Source::Environment, EventKind::Condensation(record)));
+//! view.push(&events[2]);
+//!
+//! assert_eq!(view.ids().map(|id| id.as_str()).collect::<Vec<_>>(), ["1", "3-summary"]);
+//! let request = Request::build(&view, &events).to_openai_chat();
+//! assert_eq!(request["messages"][0]["role"], "user");
+//! ```
 
 pub mod condensation;
 pub mod condenser;

@@ -1,7 +1,7 @@
 //! What the model is shown: a log's events once its condensations have been applied.
 //!
 //! A [`View`] is derived. It is replayed from headers and records, never stored, and never reads the
-//! body of an event. Only this module interprets a [`Condensation`](crate::Condensation).
+//! body of an event. Only this module interprets a [`Condensation`].
 
 mod diff;
 mod openhands;
@@ -262,6 +262,9 @@ impl View {
         self.n_pushed += 1;
         match header.class {
             Class::Condensation => {
+                if self.rules == Rules::Sound && self.is_duplicate(header.id) {
+                    return Pushed::LeftOut;
+                }
                 match header.payload.as_deref() {
                     Some(Payload::Record(record)) => self.apply(header.id, record, seq),
                     _ => self.unhandled_request = false,

@@ -84,6 +84,7 @@ impl SoundTwin {
         for event in events {
             match &event.kind {
                 EventKind::Condensation(_) if undone.contains(&event.id) => {}
+                EventKind::Condensation(_) if !twin.seen.insert(event.id.clone()) => {}
                 EventKind::Condensation(record) => {
                     let mut forgotten: HashSet<EventId> = record.forgotten_event_ids.iter().cloned().collect();
                     let pinned_groups: HashSet<usize> = twin
@@ -415,6 +416,10 @@ proptest! {
         let Some(last) = events.iter().rposition(|event| event.class() == Class::Condensation) else {
             return Ok(());
         };
+        if events[..last].iter().any(|event| event.id == events[last].id) {
+            // A second event with its id is refused, and a preview has an id of its own.
+            return Ok(());
+        }
         let view = View::replay(&events[..last], Rules::Sound);
         let preview = view.preview(&events[last].id, events[last].condensation().unwrap());
         let mut applied = view;

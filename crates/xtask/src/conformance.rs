@@ -43,13 +43,11 @@ pub(crate) fn command(dir: Option<PathBuf>) -> anyhow::Result<bool> {
         Some(dir) => dir,
         None => crate::shared()?.join("conformance"),
     };
-    if !dir.is_dir() {
-        println!(
-            "skipped: {} is not a folder; name one, or set CONDENSER_SHARED to the folder above `conformance`",
-            dir.display()
-        );
-        return Ok(true);
-    }
+    anyhow::ensure!(
+        dir.is_dir(),
+        "{} is not a folder; name one, or set CONDENSER_SHARED to the folder that holds `conformance`",
+        dir.display()
+    );
     let mut files = Vec::new();
     find(&dir, &mut files)?;
     files.sort();
@@ -108,5 +106,14 @@ fn shorten(value: &Value) -> String {
     match text.char_indices().nth(SHOWN_CHARACTERS) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_cases_in_the_repository_pass() {
+        let dir = crate::root().join("fixtures/conformance");
+        assert!(super::command(Some(dir)).unwrap());
     }
 }

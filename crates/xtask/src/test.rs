@@ -28,7 +28,7 @@ pub(crate) fn command(required: &[String]) -> anyhow::Result<bool> {
         }
     }
     let required: BTreeSet<&str> = required.iter().map(String::as_str).collect();
-    let mut passes = cargo(&["test", "--workspace", "--locked"])?;
+    let mut passes = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"])?;
     let mut skipped = Vec::new();
     for group in &GROUPS {
         match (group.run)() {

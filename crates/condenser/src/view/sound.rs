@@ -24,7 +24,7 @@ use crate::header::{Class, NONE};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scan {
     generation: u32,
-    /// Ids of all shown events so far, as a bit set.
+    /// Ids of all shown events and records so far, as a bit set.
     seen: Vec<u64>,
     /// By call id: the newest call with it.
     calls: Vec<Call>,
@@ -118,8 +118,7 @@ impl Scan {
 
 impl View {
     pub(super) fn push_sound(&mut self, slot: Slot) -> Pushed {
-        if !self.sound.mark_seen(slot.id) {
-            self.diagnostics.duplicate_ids += 1;
+        if self.is_duplicate(slot.id) {
             return Pushed::LeftOut;
         }
         match slot.class {
@@ -133,6 +132,13 @@ impl View {
         }
         self.cuts.push(true);
         Pushed::Shown
+    }
+
+    /// Whether an earlier entry or record has this id; counted.
+    pub(super) fn is_duplicate(&mut self, id: u32) -> bool {
+        let is_new = self.sound.mark_seen(id);
+        self.diagnostics.duplicate_ids += u64::from(!is_new);
+        !is_new
     }
 
     fn push_action(&mut self, mut slot: Slot) {
