@@ -1,6 +1,6 @@
 //! `llm-summarizing`: one test for each defect of the original that it mends, and its arithmetic.
 
-#![allow(clippy::unwrap_used, reason = "a failed test panics")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failed test panics")]
 
 mod common;
 
@@ -322,4 +322,14 @@ fn a_pinned_rule_survives_any_number_of_passes() {
             log.add(word);
         }
     }
+}
+
+#[test]
+fn what_no_summarizer_can_be_given_is_folded_without_one_and_the_record_says_so() {
+    let mut log = Log::script("s u c1*300 r1*300 c2*300 r2*300 c3 r3 a");
+    log.window = Some(300);
+    let outcome = log.condense(&policy(|s| s.input_tokens = Some(Tokens(10))), &Scripted::default());
+    let OutcomeKind::Applied(record) = outcome.result else { panic!("{outcome:?}") };
+    assert_eq!(record.provenance.map(|provenance| provenance.fallbacks), Some(vec!["folding".to_owned()]));
+    assert_eq!(outcome.facts.summarizer_calls, 0);
 }
