@@ -203,6 +203,23 @@ fn a_step_of_a_view_is_shown_as_text_and_as_json() {
 }
 
 #[test]
+fn two_steps_are_told_apart_and_every_api_is_rendered() {
+    let path = "fixtures/traces/next-run.traj";
+    let view = |more: &[&str]| {
+        let mut arguments = vec!["view", path, "--policy", "observation-masking"];
+        arguments.extend(more);
+        condenser(&arguments)
+    };
+    insta::assert_snapshot!("view-diff", text(&view(&["--diff", "12", "13"]).stdout));
+    for (api, key) in [("openai", "messages"), ("responses", "input"), ("anthropic", "system")] {
+        let json: Value =
+            serde_json::from_slice(&view(&["--api", api, "--format", "json"]).stdout).expect("a document");
+        assert!(!json["request"][key].is_null(), "{api}");
+    }
+    assert_eq!(view(&["--api", "openia"]).status.code(), Some(2));
+}
+
+#[test]
 fn lists_name_what_there_is() {
     insta::assert_snapshot!("formats", text(&condenser(&["formats"]).stdout));
     insta::assert_snapshot!("policies", text(&condenser(&["policies"]).stdout));
@@ -265,4 +282,13 @@ fn files_of_unknown_formats_in_a_folder_are_reported_and_are_no_error() {
     assert_eq!(output.status.code(), Some(0));
     assert!(folder.errors(&output).starts_with("skipped: DIR/notes.txt: "), "{}", folder.errors(&output));
     assert_eq!(rows(&output).len(), 1);
+}
+
+#[test]
+fn the_whole_of_the_recorded_traces_is_walked_and_what_is_not_recognized_is_reported() {
+    let Some(traces) = shared_traces() else { return };
+    let output = condenser(&["compare", &traces.to_string_lossy(), "--policy", "none", "--format", "jsonl"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stderr).contains("skipped: "));
+    check_rows(&rows(&output));
 }

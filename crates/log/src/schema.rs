@@ -76,9 +76,14 @@ pub(crate) enum Format {
 
 /// Reads the marks of a database file and changes nothing.
 pub(crate) fn format(conn: &Connection) -> rusqlite::Result<Format> {
+    // All marks from one moment: another process may be creating the tables.
+    let moment = if conn.is_autocommit() { Some(conn.unchecked_transaction()?) } else { None };
     let application: i64 = conn.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let major: i64 = conn.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let tables: i64 = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if let Some(moment) = moment {
+        moment.commit()?;
+    }
     Ok(match (application, major) {
         (0, 0) if tables == 0 => Format::Empty,
         (APPLICATION_ID, MAJOR) => Format::Current,

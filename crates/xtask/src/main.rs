@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its product")]
 
 mod conformance;
+mod prove;
 mod record_fixtures;
 mod schema;
 mod test;
@@ -39,6 +40,11 @@ enum Command {
         /// Names of scenarios [default: all].
         scenarios: Vec<String>,
     },
+    /// Run a proof that is too heavy for every change: requests.
+    Prove {
+        /// Which one.
+        name: String,
+    },
     /// Write the JSON Schemas of events and records to docs/schema.
     Schema {
         /// Compare with what is there instead of writing.
@@ -53,6 +59,7 @@ fn main() -> ExitCode {
         Command::Test { require } => test::command(&require),
         Command::Conformance { dir } => conformance::command(dir),
         Command::RecordFixtures { check, scenarios } => record_fixtures::command(check, &scenarios),
+        Command::Prove { name } => prove::command(&name),
         Command::Schema { check } => schema::command(check),
     };
     match result {

@@ -264,15 +264,14 @@ fn lifts(means: &[PolicyMeans]) -> String {
 fn footer(arguments: &CompareArguments, measure: &Measure, prices: Option<&Prices>) -> String {
     let windows: Vec<String> = arguments.window.iter().map(|window| tokens(window.0)).collect();
     let mut text = format!(
-        "\nwindow {}, reserve {}, tokenizer {}{}, summarizer extractive (not an LLM summary), recall {:?}, rules {:?}\n",
+        "\nwindow {}, reserve {}, tokenizer {}{}, summarizer extractive (not an LLM summary), recall {}, rules {}\n",
         windows.join(" and "),
         tokens(arguments.measure.reserve.0),
         measure.counter.name(),
         if measure.counter.is_estimate() { " (an estimate)" } else { "" },
-        arguments.measure.recall,
-        arguments.measure.rules,
-    )
-    .to_lowercase();
+        word(&arguments.measure.recall),
+        word(&arguments.measure.rules),
+    );
     if let Some(prices) = prices {
         text.push_str(&format!(
             "profile {}: USD per million tokens, input {:.2}, cache read {:.2}, cache write {:.2}, output {:.2}\n",
@@ -283,6 +282,11 @@ fn footer(arguments: &CompareArguments, measure: &Measure, prices: Option<&Price
         "in view, + summary, recoverable: where the evidence of an action's arguments was when it acted; far: 5 steps back or more\n",
     );
     text
+}
+
+/// A choice as it is written on the command line.
+fn word(value: &impl clap::ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// `950`, `12.3k`, `1.25M`.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use condenser::request::{Body, Part, Request, Speaker};
+use condenser::request::{Api, Body, Part, Request, Speaker};
 use condenser::{Tokens, View};
 use condenser_harness::{Prepared, Seen, Subject};
 use condenser_traces::{Trace, read_path};
@@ -24,9 +24,15 @@ pub(crate) struct ViewArguments {
     /// Which model response, counted from 1: its request is shown. The last one where none is named.
     #[arg(long, value_name = "N")]
     step: Option<usize>,
+    /// Say what differs between the views of two steps instead of showing one.
+    #[arg(long, num_args = 2, value_names = ["N", "M"], conflicts_with = "step")]
+    diff: Option<Vec<usize>>,
     /// The form.
     #[arg(long, value_enum, default_value = "text")]
     format: ViewFormat,
+    /// The API whose request `--format json` shows: openai, responses or anthropic.
+    #[arg(long, default_value = "openai")]
+    api: Api,
     /// The model's context window.
     #[arg(long, value_name = "TOKENS", default_value = "32k", value_parser = parse_tokens)]
     window: Tokens,
@@ -54,12 +60,26 @@ pub(crate) fn run(arguments: &ViewArguments) -> Result<Exit, CliError> {
         Subject { trace: &trace.name, format: trace.format, task: trace.task.as_deref(), events: &trace.events };
     let prepared = Prepared::new(subject, measure.counter, measure.rules);
     let n_steps = prepared.n_steps();
-    let step = arguments.step.unwrap_or(n_steps);
-    if step == 0 || step > n_steps {
-        return Err(CliError::Usage(format!("{}: there is no step {step}; steps are 1 to {n_steps}", trace.name)));
-    }
-    let mut shown = None;
     let settings = measure.settings(arguments.window, 0);
+    let exists = |step: usize| {
+        let message = || format!("{}: there is no step {step}; steps are 1 to {n_steps}", trace.name);
+        if (1..=n_steps).contains(&step) { Ok(step) } else { Err(CliError::Usage(message())) }
+    };
+    if let Some([from, to]) = arguments.diff.as_deref() {
+        let (from, to) = (exists(*from)?, exists(*to)?);
+        let mut views = [None, None];
+        replay(&prepared, choice, &settings, None, &mut |seen| {
+            for (view, step) in views.iter_mut().zip([from, to]) {
+                if seen.step + 1 == step {
+                    *view = Some(seen.view.clone());
+                }
+            }
+        })?;
+        let [Some(before), Some(after)] = views else { return Ok(Exit::Ok) };
+        return show_diff(arguments, (from, &before), (to, &after));
+    }
+    let step = exists(arguments.step.unwrap_or(n_steps))?;
+    let mut shown = None;
     replay(&prepared, choice, &settings, None, &mut |seen| {
         if seen.step + 1 == step {
             shown = Some(match arguments.format {
@@ -70,6 +90,37 @@ pub(crate) fn run(arguments: &ViewArguments) -> Result<Exit, CliError> {
     })?;
     let mut output = Output::open(None)?;
     output.text(&shown.unwrap_or_default())?;
+    output.finish()?;
+    Ok(Exit::Ok)
+}
+
+fn show_diff(
+    arguments: &ViewArguments,
+    (from, before): (usize, &View),
+    (to, after): (usize, &View),
+) -> Result<Exit, CliError> {
+    let diff = before.diff(after);
+    let mut output = Output::open(None)?;
+    match arguments.format {
+        ViewFormat::Json => output.json(&json!({
+            "from": from, "to": to, "common_prefix": diff.common_prefix,
+            "left": diff.left, "came": diff.came, "rewritten": diff.rewritten,
+        }))?,
+        ViewFormat::Text => {
+            let mut text = format!(
+                "step {from} has {} entries, step {to} has {}; the first {} are the same\n",
+                before.len(),
+                after.len(),
+                diff.common_prefix
+            );
+            for (mark, ids) in [('-', &diff.left), ('+', &diff.came), ('~', &diff.rewritten)] {
+                for id in ids {
+                    let _ = writeln!(text, "{mark} {}", printable(id.as_str()));
+                }
+            }
+            output.text(&text)?;
+        }
+    }
     output.finish()?;
     Ok(Exit::Ok)
 }
@@ -117,7 +168,8 @@ fn document(arguments: &ViewArguments, seen: &Seen<'_>, n_steps: usize, trace: &
         "view": seen.view.ids().map(|id| id.as_str()).collect::<Vec<_>>(),
         "facts": seen.request.facts,
         "diagnostics": seen.view.diagnostics(),
-        "request": seen.request.to_openai_chat(),
+        "api": arguments.api.name(),
+        "request": seen.request.render(arguments.api),
     })
 }
 

@@ -1,0 +1,64 @@
+//! `cargo xtask prove NAME`: proofs that are too heavy for every change.
+
+use anyhow::{Context as _, bail};
+use condenser::request::Api;
+use condenser::{Rules, Tokens};
+use condenser_harness::{Prepared, Settings, Subject, run_observed};
+use condenser_policies::Extractive;
+
+/// The policies whose requests are checked.
+const POLICIES: [&str; 4] = ["none", "observation-masking", "folding", "llm-summarizing"];
+
+/// Runs a proof. Whether it holds.
+pub(crate) fn command(name: &str) -> anyhow::Result<bool> {
+    match name {
+        "requests" => requests(),
+        _ => bail!("unknown proof {name:?}; there is: requests"),
+    }
+}
+
+/// Checks every request of every step of every readable trace, under four policies and for all APIs.
+fn requests() -> anyhow::Result<bool> {
+    let counter = condenser_models::tokenizer("chars/4")?;
+    let profile = condenser_models::profile("reference")?;
+    let summarizer = Extractive::default();
+    let settings = Settings {
+        window: Some(Tokens(32_000)),
+        reserve: Tokens(4_000),
+        profile: &profile,
+        summarizer: &summarizer,
+        seed: 0,
+        recall: true,
+    };
+    let (mut n_traces, mut n_requests, mut n_invalid) = (0, 0, 0);
+    for folder in [crate::shared()?.join("traces"), crate::root().join("fixtures/traces")] {
+        if !folder.is_dir() {
+            println!("skipped: no traces at {}", folder.display());
+            continue;
+        }
+        for candidate in condenser_traces::find(&folder)? {
+            // What is of no known format is for the readers' own tests.
+            let Ok(traces) = condenser_traces::read_path(&candidate.path, None) else { continue };
+            for trace in &traces {
+                n_traces += 1;
+                let subject = Subject { trace: &trace.name, format: trace.format, task: None, events: &trace.events };
+                let prepared = Prepared::new(subject, counter, Rules::Sound);
+                for name in POLICIES {
+                    let policy = condenser_policies::by_name(name).context("a native policy")?;
+                    run_observed(&prepared, &*policy, &settings, &mut |seen| {
+                        for api in Api::ALL {
+                            n_requests += 1;
+                            let violations = condenser::request::validate(api, &seen.request.render(api));
+                            n_invalid += u64::from(!violations.is_empty());
+                            for violation in violations.iter().take(1) {
+                                println!("{} step {} under {name} for {api}: {violation}", trace.name, seen.step + 1);
+                            }
+                        }
+                    });
+                }
+            }
+        }
+    }
+    println!("{n_traces} traces, {n_requests} requests, {n_invalid} invalid");
+    Ok(n_invalid == 0 && n_requests > 0)
+}
