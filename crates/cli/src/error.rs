@@ -16,6 +16,20 @@ pub(crate) enum CliError {
     Output { path: Option<PathBuf>, source: std::io::Error },
 }
 
+/// An error with its causes, each said once.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut message = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        if !message.contains(&text) {
+            message = format!("{message}: {text}");
+        }
+        source = cause.source();
+    }
+    message
+}
+
 fn target(path: &Option<PathBuf>) -> String {
     path.as_ref().map_or_else(|| "standard output".to_owned(), |path| path.display().to_string())
 }
@@ -41,8 +55,6 @@ impl CliError {
         match self {
             Self::Usage(_) => Exit::Usage,
             Self::Input(_) => Exit::Input,
-            // Whoever reads our output has read enough.
-            Self::Output { source, .. } if source.kind() == std::io::ErrorKind::BrokenPipe => Exit::Ok,
             Self::Output { .. } => Exit::Output,
         }
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use condenser_traces::{Candidate, Trace, find, read_path};
 
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, Exit, chain};
 use crate::terminal::note;
 
 /// Diagnostics shown per file before the rest is only counted.
@@ -63,7 +63,7 @@ impl InputArguments {
             match find(path) {
                 Ok(found) => candidates.extend(found),
                 Err(error) => {
-                    note(&format!("error: {error}"));
+                    note(&format!("error: {}", chain(&error)));
                     met.unreadable = true;
                 }
             }
@@ -79,11 +79,11 @@ impl InputArguments {
                 (traces, Met { unreadable: false, diagnostics })
             }
             Err(error) if candidate.named => {
-                note(&format!("error: {error}"));
+                note(&format!("error: {}", chain(&error)));
                 (Vec::new(), Met { unreadable: true, diagnostics: 0 })
             }
             Err(error) => {
-                note(&format!("skipped: {error}"));
+                note(&format!("skipped: {}", chain(&error)));
                 (Vec::new(), Met { unreadable: false, diagnostics: 1 })
             }
         }

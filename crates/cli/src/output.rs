@@ -2,7 +2,9 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempPath;
 
 use crate::error::CliError;
 
@@ -20,22 +22,37 @@ pub(crate) enum OutputFormat {
 }
 
 /// Standard output, or a file.
+///
+/// A file is written beside its place and takes it at the end, so that an input of the same name is read before it is
+/// replaced, and a failed run replaces nothing. A reader of standard output that has read enough is no error.
 pub(crate) struct Output {
     path: Option<PathBuf>,
     writer: Box<dyn Write>,
+    pending: Option<TempPath>,
+    is_closed: bool,
 }
 
 impl Output {
     /// Opens the output before any work is done, so that a wrong path costs no time.
     pub(crate) fn open(path: Option<PathBuf>) -> Result<Self, CliError> {
-        let writer: Box<dyn Write> = match &path {
-            None => Box::new(BufWriter::new(std::io::stdout())),
-            Some(file) => match File::create(file) {
-                Ok(file) => Box::new(BufWriter::new(file)),
-                Err(source) => return Err(CliError::Output { path, source }),
-            },
+        let Some(file) = path.clone() else {
+            let writer = Box::new(BufWriter::new(std::io::stdout()));
+            return Ok(Self { path, writer, pending: None, is_closed: false });
         };
-        Ok(Self { path, writer })
+        let opened = if std::fs::metadata(&file).is_ok_and(|metadata| !metadata.is_file()) {
+            File::create(&file).map(|file| (file, None))
+        } else {
+            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            std::fs::metadata(folder)
+                // The library's own message names the temporary file, which means nothing to a user.
+                .and_then(|_| new_file().tempfile_in(folder).map_err(|error| error.kind().into()))
+                .map(|file| file.into_parts())
+                .map(|(file, path)| (file, Some(path)))
+        };
+        match opened {
+            Ok((file, pending)) => Ok(Self { path, writer: Box::new(BufWriter::new(file)), pending, is_closed: false }),
+            Err(source) => Err(CliError::Output { path, source }),
+        }
     }
 
     /// Writes a text.
@@ -72,10 +89,36 @@ impl Output {
 
     /// Ends the output; what was buffered is written now.
     pub(crate) fn finish(mut self) -> Result<(), CliError> {
-        self.with(|writer| writer.flush())
+        self.with(|writer| writer.flush())?;
+        match (self.pending.take(), &self.path) {
+            (Some(pending), Some(path)) => {
+                pending.persist(path).map_err(|error| CliError::Output { path: self.path.clone(), source: error.error })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn with(&mut self, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<(), CliError> {
-        write(&mut *self.writer).map_err(|source| CliError::Output { path: self.path.clone(), source })
+        if self.is_closed {
+            return Ok(());
+        }
+        match write(&mut *self.writer) {
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe && self.path.is_none() => {
+                self.is_closed = true;
+                Ok(())
+            }
+            result => result.map_err(|source| CliError::Output { path: self.path.clone(), source }),
+        }
     }
+}
+
+/// A file beside the output, with the permissions of any new file: the system takes off what the user's mask forbids.
+fn new_file() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    builder
 }

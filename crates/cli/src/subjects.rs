@@ -10,7 +10,7 @@ use crate::error::CliError;
 /// How a replay is measured.
 #[derive(clap::Args, Debug)]
 pub(crate) struct MeasureArguments {
-    /// Room kept for the answer.
+    /// Room kept for the answer; half the window at most.
     #[arg(long, value_name = "TOKENS", default_value = "4k", value_parser = parse_tokens)]
     pub(crate) reserve: Tokens,
     /// What counts tokens: o200k, cl100k, chars/4 or bytes/4.
@@ -151,6 +151,9 @@ pub(crate) fn choose(names: &[String]) -> Result<Vec<Choice>, CliError> {
 }
 
 fn unknown_policy(name: &str) -> CliError {
+    if CONTROLS.iter().any(|(control, _, _)| *control == name) {
+        return CliError::Usage(format!("`{name}` is a control; --match takes a policy"));
+    }
     let registry = condenser_policies::policies();
     let known: Vec<&str> =
         registry.iter().map(|info| info.name).chain(CONTROLS.iter().map(|(control, _, _)| *control)).collect();

@@ -119,6 +119,69 @@ fn a_torn_last_line_is_reported_and_everything_before_it_is_compared() {
 }
 
 #[test]
+fn an_output_takes_its_place_at_the_end_and_a_failed_run_replaces_nothing() {
+    let folder = Folder::new();
+    let chat = folder.file("chat.jsonl", CHAT);
+    let written = condenser(&["compare", &chat, "--policy", "none", "--format", "jsonl", "--output", &chat]);
+    assert_eq!(written.status.code(), Some(0), "{}", text(&written.stderr));
+    let row: Value = serde_json::from_slice(&std::fs::read(&chat).expect("the output")).expect("a row");
+    assert_eq!(row["steps"], 1, "the input was read before the output took its place");
+    let kept = folder.file("kept.csv", b"precious");
+    assert_eq!(condenser(&["compare", &chat, "--policy", "non", "--output", &kept]).status.code(), Some(2));
+    assert_eq!(std::fs::read(&kept).expect("the file"), b"precious");
+    let names: Vec<_> = std::fs::read_dir(folder.path("")).expect("the folder").collect();
+    assert_eq!(names.len(), 2, "nothing is left beside them");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_reader_that_has_read_enough_hides_no_exit_code_and_stops_no_import() {
+    let folder = Folder::new();
+    let command = env!("CARGO_BIN_EXE_condenser");
+    let run = |line: String| {
+        let script = format!("{{ {line}; echo $? >{}; }} | head -c 1 >/dev/null", folder.path("code"));
+        let status = Command::new("sh").args(["-c", &script]).current_dir(root()).status().expect("sh starts");
+        assert!(status.success());
+        std::fs::read_to_string(folder.path("code")).expect("the code")
+    };
+    let missing = folder.path("missing");
+    assert_eq!(run(format!("{command} compare fixtures/traces {missing} --policy none 2>/dev/null")).trim(), "3");
+    let db = folder.path("log.db");
+    assert_eq!(run(format!("{command} log import {db} fixtures/traces fixtures/traces")).trim(), "0");
+    assert_eq!(rows(&condenser(&["log", "list", &db, "--format", "jsonl"])).len(), 12);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_or_device_is_refused_and_never_waited_for() {
+    let folder = Folder::new();
+    check_failure(
+        &folder,
+        &["compare", "/dev/null"],
+        3,
+        "error: /dev/null: neither a file nor a folder; save it as a file first",
+    );
+}
+
+#[test]
+fn lists_have_a_header_as_comma_separated_values() {
+    let csv = text(&condenser(&["formats", "--format", "csv"]).stdout);
+    assert_eq!(csv.lines().next(), Some("format,description"));
+}
+
+#[test]
+fn a_control_cannot_be_matched() {
+    let folder = Folder::new();
+    let chat = folder.file("chat.jsonl", CHAT);
+    check_failure(
+        &folder,
+        &["compare", &chat, "--match", "forget-all"],
+        2,
+        "error: `forget-all` is a control; --match takes a policy",
+    );
+}
+
+#[test]
 fn the_others_go_on_where_one_input_is_unreadable() {
     let folder = Folder::new();
     let chat = folder.file("chat.jsonl", CHAT);

@@ -38,7 +38,7 @@ impl Document {
     ///
     /// # Errors
     ///
-    /// [`ReadError::NotFound`], [`ReadError::Io`], [`ReadError::Empty`], [`ReadError::Binary`],
+    /// [`ReadError::NotFound`], [`ReadError::Io`], [`ReadError::NotAFile`], [`ReadError::Empty`], [`ReadError::Binary`],
     /// [`ReadError::TooLarge`], or [`ReadError::Malformed`] where not one JSON value can be decoded.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         let failed = |source: io::Error| match source.kind() {
@@ -49,6 +49,9 @@ impl Document {
         if metadata.is_dir() {
             fs::read_dir(path).map_err(failed)?;
             return Ok(Self { path: path.to_owned(), content: Content::Directory, diagnostics: Vec::new() });
+        }
+        if !metadata.is_file() {
+            return Err(ReadError::NotAFile { path: path.to_owned() });
         }
         if metadata.len() > MAX_BYTES {
             return Err(ReadError::TooLarge { path: path.to_owned(), size: metadata.len(), limit: MAX_BYTES });

@@ -21,6 +21,12 @@ pub enum ReadError {
         /// What the system said.
         source: io::Error,
     },
+    /// A pipe, a device or a socket: reading it could wait for ever.
+    #[error("{}: neither a file nor a folder; save it as a file first", path.display())]
+    NotAFile {
+        /// The path as given.
+        path: PathBuf,
+    },
     /// The file has no content, or only white space.
     #[error("{}: the file is empty", path.display())]
     Empty {

@@ -1,5 +1,6 @@
 //! `condenser compare`: policies side by side on recorded traces.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use condenser::Tokens;
@@ -33,7 +34,7 @@ pub(crate) struct CompareArguments {
     window: Vec<Tokens>,
     #[command(flatten)]
     measure: MeasureArguments,
-    /// What random controls match, instead of observation-masking and recent-events.
+    /// The policy that random controls match, instead of observation-masking and recent-events.
     #[arg(long = "match", value_name = "POLICY")]
     matched: Option<String>,
     /// How many seeds random controls run under, from 0.
@@ -127,7 +128,7 @@ fn compare_trace(
         Subject { trace: &trace.name, format: trace.format, task: trace.task.as_deref(), events: &trace.events };
     let prepared = Prepared::new(subject, measure.counter, measure.rules);
     let mut runs = Vec::new();
-    for &window in &arguments.window {
+    for window in windows(arguments) {
         for &choice in choices {
             let draws = matches!(choice, Choice::RandomMasking | Choice::RandomForgetting);
             runs.extend((0..if draws { arguments.seeds } else { 1 }).map(|seed| (window, choice, seed)));
@@ -149,10 +150,18 @@ fn compare_trace(
     })
 }
 
+/// The windows, each once.
+fn windows(arguments: &CompareArguments) -> Vec<Tokens> {
+    let mut windows = arguments.window.clone();
+    let mut seen = HashSet::new();
+    windows.retain(|window| seen.insert(*window));
+    windows
+}
+
 fn tables(arguments: &CompareArguments, measure: &Measure, traces: &[Compared]) -> String {
     let prices = charged(&measure.profile);
     let mut text = format!("{ESTIMATE}\n");
-    let several = arguments.window.len() > 1;
+    let several = windows(arguments).len() > 1;
     for trace in traces {
         let steps = trace.rows.first().map_or(0, |row| row.steps);
         text.push_str(&format!(
@@ -171,10 +180,14 @@ fn tables(arguments: &CompareArguments, measure: &Measure, traces: &[Compared]) 
     }
     let rows: Vec<Row> = traces.iter().flat_map(|trace| trace.rows.iter().cloned()).collect();
     if traces.len() > 1 {
-        for &window in &arguments.window {
+        for window in windows(arguments) {
             let of_window: Vec<Row> = rows.iter().filter(|row| row.window == Some(window.0)).cloned().collect();
             let means = means(&of_window, &prices.unwrap_or(NO_PRICES));
-            text.push_str(&format!("\nMean of {} traces, window {}\n", traces.len(), tokens(window.0)));
+            text.push_str(&format!(
+                "\nMean of {} traces, window {}; the last four columns are totals\n",
+                traces.len(),
+                tokens(window.0)
+            ));
             text.push_str(&table(&header(false, true), means.iter().map(|mean| mean_cells(mean, prices.is_some()))));
             text.push_str(&lifts(&means));
         }
@@ -212,7 +225,8 @@ fn header(with_window: bool, is_mean: bool) -> Vec<&'static str> {
 }
 
 fn row_cells(row: &Row, with_window: bool, prices: Option<&Prices>) -> Vec<String> {
-    let mut cells = vec![row.policy.clone()];
+    let seed = if row.seed > 0 { format!(" (seed {})", row.seed) } else { String::new() };
+    let mut cells = vec![format!("{}{seed}", row.policy)];
     if with_window {
         cells.push(row.window.map_or_else(|| "–".into(), tokens));
     }
@@ -262,7 +276,7 @@ fn lifts(means: &[PolicyMeans]) -> String {
 }
 
 fn footer(arguments: &CompareArguments, measure: &Measure, prices: Option<&Prices>) -> String {
-    let windows: Vec<String> = arguments.window.iter().map(|window| tokens(window.0)).collect();
+    let windows: Vec<String> = windows(arguments).iter().map(|window| tokens(window.0)).collect();
     let mut text = format!(
         "\nwindow {}, reserve {}, tokenizer {}{}, summarizer extractive (not an LLM summary), recall {}, rules {}\n",
         windows.join(" and "),

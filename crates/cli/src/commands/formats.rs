@@ -1,7 +1,6 @@
 //! `condenser formats`: the trace formats that can be read.
 
 use condenser_traces::FORMATS;
-use serde_json::json;
 
 use crate::error::{CliError, Exit};
 use crate::output::{Output, OutputFormat};
@@ -14,10 +13,16 @@ pub(crate) struct FormatsArguments {
     format: OutputFormat,
 }
 
+#[derive(serde::Serialize)]
+struct Line {
+    format: &'static str,
+    description: &'static str,
+}
+
 pub(crate) fn run(arguments: &FormatsArguments) -> Result<Exit, CliError> {
     let mut output = Output::open(None)?;
-    let rows: Vec<_> =
-        FORMATS.iter().map(|format| json!({"format": format.name, "description": format.description})).collect();
+    let rows: Vec<Line> =
+        FORMATS.iter().map(|format| Line { format: format.name, description: format.description }).collect();
     match arguments.format {
         OutputFormat::Table => output.text(&table(
             &["format", "what it is"],
@@ -25,9 +30,7 @@ pub(crate) fn run(arguments: &FormatsArguments) -> Result<Exit, CliError> {
         ))?,
         OutputFormat::Json => output.json(&rows)?,
         OutputFormat::Jsonl => rows.iter().try_for_each(|row| output.json_line(row))?,
-        OutputFormat::Csv => {
-            output.csv(&FORMATS.iter().map(|format| (format.name, format.description)).collect::<Vec<_>>())?
-        }
+        OutputFormat::Csv => output.csv(&rows)?,
     }
     output.finish()?;
     Ok(Exit::Ok)

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use condenser::Rules;
-use condenser_log::{Log, NewSession, Options, RuleSet};
+use condenser_log::{Access, Log, NewSession, Options, RuleSet};
 use serde_json::{Map, json};
 
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, Exit, chain};
 use crate::input::InputArguments;
 use crate::output::{Output, OutputFormat};
 use crate::table::table;
@@ -38,23 +38,24 @@ pub(crate) fn run(command: LogCommand) -> Result<Exit, CliError> {
 }
 
 fn failed(error: impl std::error::Error) -> CliError {
-    let mut message = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        message.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    CliError::Input(message)
+    CliError::Input(chain(&error))
 }
 
 fn import(db: PathBuf, input: &InputArguments) -> Result<Exit, CliError> {
     let (candidates, mut met) = input.candidates()?;
-    let log = Log::open(&db, Options::default()).map_err(failed)?;
+    let mut log = None;
     let mut output = Output::open(None)?;
+    // A report that cannot be written is no reason to stop half way.
+    let mut reported = Ok(());
     for candidate in &candidates {
         let (traces, met_here) = input.read(candidate);
         met.add(met_here);
         for trace in traces {
+            // The file is made once there is something to put in it.
+            let log = match &mut log {
+                Some(log) => log,
+                none => none.insert(Log::open(&db, Options::default()).map_err(failed)?),
+            };
             let mut meta = Map::new();
             meta.insert("format".into(), json!(trace.format));
             if let Some(task) = &trace.task {
@@ -64,14 +65,11 @@ fn import(db: PathBuf, input: &InputArguments) -> Result<Exit, CliError> {
                 .create_session(NewSession { name: trace.name.clone(), rules: default_rules(), meta })
                 .map_err(failed)?;
             log.append(&session, &trace.events).map_err(failed)?;
-            output.text(&format!(
-                "{session} {} {} events\n",
-                crate::terminal::printable(&trace.name),
-                trace.events.len()
-            ))?;
+            let line = format!("{session} {} {} events\n", crate::terminal::printable(&trace.name), trace.events.len());
+            reported = reported.and_then(|()| output.text(&line));
         }
     }
-    output.finish()?;
+    reported.and_then(|()| output.finish())?;
     Ok(met.exit(input.strict))
 }
 
@@ -81,11 +79,20 @@ fn default_rules() -> RuleSet {
     RuleSet { name: name.unwrap_or_default(), version: 1 }
 }
 
+#[derive(serde::Serialize)]
+struct CsvLine<'s> {
+    session: &'s str,
+    name: &'s str,
+    events: u64,
+    branches: u64,
+    rules: &'s str,
+}
+
 fn list(db: PathBuf, format: OutputFormat) -> Result<Exit, CliError> {
     if !db.exists() {
         return Err(CliError::Input(format!("{}: there is no such log", db.display())));
     }
-    let log = Log::open(&db, Options::default()).map_err(failed)?;
+    let log = Log::open(&db, Options { access: Access::Read, ..Options::default() }).map_err(failed)?;
     let sessions = log.sessions().map_err(failed)?;
     let mut output = Output::open(None)?;
     let rows: Vec<_> = sessions
@@ -121,8 +128,12 @@ fn list(db: PathBuf, format: OutputFormat) -> Result<Exit, CliError> {
         OutputFormat::Csv => output.csv(
             &sessions
                 .iter()
-                .map(|session| {
-                    (session.id.as_str(), &session.name, session.events, session.branches, &session.rules.name)
+                .map(|session| CsvLine {
+                    session: session.id.as_str(),
+                    name: &session.name,
+                    events: session.events,
+                    branches: session.branches,
+                    rules: &session.rules.name,
                 })
                 .collect::<Vec<_>>(),
         )?,

@@ -9,7 +9,7 @@ use condenser_harness::{Prepared, Seen, Subject};
 use condenser_traces::{Trace, read_path};
 use serde_json::{Value, json};
 
-use crate::error::{CliError, Exit};
+use crate::error::{CliError, Exit, chain};
 use crate::output::Output;
 use crate::subjects::{Choice, MeasureArguments, choose, parse_tokens, replay};
 use crate::terminal::{note, printable, printable_lines};
@@ -62,7 +62,10 @@ pub(crate) fn run(arguments: &ViewArguments) -> Result<Exit, CliError> {
     let n_steps = prepared.n_steps();
     let settings = measure.settings(arguments.window, 0);
     let exists = |step: usize| {
-        let message = || format!("{}: there is no step {step}; steps are 1 to {n_steps}", trace.name);
+        let message = || match n_steps {
+            0 => format!("{}: no model has answered in it, so it has no steps", trace.name),
+            _ => format!("{}: there is no step {step}; steps are 1 to {n_steps}", trace.name),
+        };
         if (1..=n_steps).contains(&step) { Ok(step) } else { Err(CliError::Usage(message())) }
     };
     if let Some([from, to]) = arguments.diff.as_deref() {
@@ -136,7 +139,7 @@ fn read(arguments: &ViewArguments) -> Result<Trace, CliError> {
         Some((path, row)) if !arguments.path.exists() => (PathBuf::from(path), Some(row.to_owned())),
         _ => (arguments.path.clone(), None),
     };
-    let mut traces = read_path(&path, format).map_err(|error| CliError::Input(error.to_string()))?;
+    let mut traces = read_path(&path, format).map_err(|error| CliError::Input(chain(&error)))?;
     for diagnostic in traces.iter().flat_map(|trace| &trace.diagnostics) {
         note(&format!("{}: {diagnostic}", path.display()));
     }
