@@ -1,7 +1,9 @@
 //! Content blocks as Anthropic, OpenAI, Pi and their users write them.
 
-use condenser::event::ContentBlock;
+use condenser::event::{Action, ContentBlock};
 use serde_json::{Map, Value};
+
+use crate::fields::take_text;
 
 /// One content part as a block, and whether the block tells everything that the part did.
 ///
@@ -77,5 +79,30 @@ fn image_url(map: &Map<String, Value>) -> Option<String> {
         Some(Value::Object(image)) => text(image, "url").map(str::to_owned),
         Some(Value::String(url)) => Some(url.clone()),
         _ => Some(data_url(text(map, "mimeType")?, text(map, "data")?)),
+    }
+}
+
+/// A call block as an action, with the blocks that stood before it. `arguments` is the member that holds them.
+pub(crate) fn take_action(
+    call: &mut Map<String, Value>,
+    arguments: &str,
+    before: Vec<ContentBlock>,
+    response: &str,
+) -> Action {
+    call.shift_remove("type");
+    let (thinking, thought) = before.into_iter().partition(ContentBlock::is_thinking);
+    let arguments = match call.shift_remove(arguments) {
+        None | Some(Value::Null) => "{}".to_owned(),
+        Some(Value::String(text)) => text,
+        Some(arguments) => arguments.to_string(),
+    };
+    Action {
+        call_id: take_text(call, "id").unwrap_or_default(),
+        tool_name: take_text(call, "name").unwrap_or_default(),
+        arguments,
+        thought,
+        thinking,
+        response_id: Some(response.to_owned()),
+        ..Action::default()
     }
 }

@@ -25,10 +25,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use condenser::condensation::{Condensation, Rewrite, RewriteOp};
-use condenser::event::{Action, ContentBlock, EventId, EventKind, Message, Observation, Outcome, Role, Source, Usage};
+use condenser::event::{ContentBlock, EventId, EventKind, Message, Observation, Outcome, Role, Source, Usage};
 use serde_json::{Map, Value};
 
-use crate::blocks::{block, is_visible};
+use crate::blocks::{block, is_visible, take_action};
 use crate::builder::{Builder, Count};
 use crate::fields::{take_content, take_list, take_text};
 use crate::json;
@@ -330,7 +330,7 @@ impl Session {
                     match part {
                         Value::Object(mut call) if call.get("type").and_then(Value::as_str) == Some("tool_use") => {
                             let before = std::mem::take(&mut pending);
-                            let action = take_action(&mut call, before.blocks, &id);
+                            let action = take_action(&mut call, "input", before.blocks, &id);
                             actions.push((action, call, before.merged));
                         }
                         part => {
@@ -539,25 +539,6 @@ fn take_observation(result: &mut Map<String, Value>, is_rejected: bool) -> Obser
 /// Whether the client's own account of a result says that the user refused the call.
 fn is_rejection(account: &str) -> bool {
     account == "User rejected tool use" || account.starts_with("Error: The user doesn't want to proceed with this tool")
-}
-
-fn take_action(call: &mut Map<String, Value>, before: Vec<ContentBlock>, response: &str) -> Action {
-    call.shift_remove("type");
-    let (thinking, thought) = before.into_iter().partition(ContentBlock::is_thinking);
-    let arguments = match call.shift_remove("input") {
-        None | Some(Value::Null) => "{}".to_owned(),
-        Some(Value::String(text)) => text,
-        Some(input) => input.to_string(),
-    };
-    Action {
-        call_id: take_text(call, "id").unwrap_or_default(),
-        tool_name: take_text(call, "name").unwrap_or_default(),
-        arguments,
-        thought,
-        thinking,
-        response_id: Some(response.to_owned()),
-        ..Action::default()
-    }
 }
 
 /// What one record reports; `input_tokens` excludes what was read from and written to the cache.

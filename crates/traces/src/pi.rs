@@ -23,11 +23,11 @@ use std::collections::{HashMap, HashSet};
 
 use condenser::condensation::{Condensation, RewriteOp};
 use condenser::event::{
-    Action, ContentBlock, Event, EventId, EventKind, Message, Observation, Outcome, Role, Source, SystemPrompt, Usage,
+    ContentBlock, Event, EventId, EventKind, Message, Observation, Outcome, Role, Source, SystemPrompt, Usage,
 };
 use serde_json::{Map, Value};
 
-use crate::blocks::{block, is_visible};
+use crate::blocks::{block, is_visible, take_action};
 use crate::builder::{Builder, Count};
 use crate::fields::{take_content, take_list, take_object, take_text};
 use crate::json::Record;
@@ -245,7 +245,7 @@ fn add_answer(builder: &mut Builder, mut entry: Map<String, Value>) {
             for part in parts {
                 match part {
                     Value::Object(mut call) if call.get("type").and_then(Value::as_str) == Some("toolCall") => {
-                        let action = take_action(&mut call, std::mem::take(&mut pending), &response);
+                        let action = take_action(&mut call, "arguments", std::mem::take(&mut pending), &response);
                         let mut foreign = Map::new();
                         if !call.is_empty() {
                             foreign.insert("block".to_owned(), Value::Object(call));
@@ -270,25 +270,6 @@ fn add_answer(builder: &mut Builder, mut entry: Map<String, Value>) {
             event.usage = usage;
             event.foreign.extend(rest);
         }
-    }
-}
-
-fn take_action(call: &mut Map<String, Value>, before: Vec<ContentBlock>, response: &str) -> Action {
-    call.shift_remove("type");
-    let (thinking, thought) = before.into_iter().partition(ContentBlock::is_thinking);
-    let arguments = match call.shift_remove("arguments") {
-        None | Some(Value::Null) => "{}".to_owned(),
-        Some(Value::String(text)) => text,
-        Some(arguments) => arguments.to_string(),
-    };
-    Action {
-        call_id: take_text(call, "id").unwrap_or_default(),
-        tool_name: take_text(call, "name").unwrap_or_default(),
-        arguments,
-        thought,
-        thinking,
-        response_id: Some(response.to_owned()),
-        ..Action::default()
     }
 }
 
