@@ -130,6 +130,16 @@ pub enum OpenError {
         /// The file's major version.
         found: i64,
     },
+    /// The file's version is older, and bringing it to the version of this build takes writing.
+    #[error("{}: log format {found} has to be migrated to {supported}; open it once for writing", path.display())]
+    NeedsMigration {
+        /// The path.
+        path: PathBuf,
+        /// The file's major version.
+        found: i64,
+        /// The major version this build reads.
+        supported: i64,
+    },
     /// SQLite granted another journal mode than the one asked for.
     #[error("{}: journal mode {wanted} was asked for and {granted} granted; the file system may not support it, choose another `Options::journal`", path.display())]
     Journal {
@@ -286,6 +296,30 @@ pub enum ReadError {
     /// The file could not be read.
     #[error(transparent)]
     Storage(#[from] StorageError),
+}
+
+/// Why a search gave nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SearchError {
+    /// The query has no letters or digits.
+    #[error("there is nothing to search for; give at least one word with a letter or a digit")]
+    NoWords,
+    /// The session, or what was found in it, could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+impl From<StorageError> for SearchError {
+    fn from(error: StorageError) -> Self {
+        Self::Read(error.into())
+    }
+}
+
+impl From<rusqlite::Error> for SearchError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Read(error.into())
+    }
 }
 
 fn shown(id: &Option<EventId>) -> &str {

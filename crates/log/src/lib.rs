@@ -75,6 +75,7 @@
 
 mod append;
 mod chain;
+mod erase;
 mod error;
 mod header;
 mod id;
@@ -82,11 +83,15 @@ mod log;
 mod read;
 mod recall;
 mod schema;
+mod search;
+mod segment;
 mod verify;
 
 pub use append::{Appended, MAX_EVENT_BYTES, MAX_EVENT_DEPTH};
-pub use error::{AppendError, Cause, OpenError, ReadError, SessionError, StorageError};
+pub use erase::ERASED;
+pub use error::{AppendError, Cause, OpenError, ReadError, SearchError, SessionError, StorageError};
 pub use log::{Access, Journal, Log, NewSession, Options, RuleSet, SessionId, SessionInfo, Sync};
 pub use read::{Branch, Events, Headers, StoredHeader};
 pub use recall::SessionRecall;
+pub use search::{Hit, Hits, MAX_HITS, Query};
 pub use verify::{Fault, MAX_PROBLEMS, Problem, Verification};

@@ -65,16 +65,15 @@ impl Log {
             None => None,
         };
         let mut statement = tx.prepare_cached(
-            "SELECT b.branch, t.text, b.fork, f.text FROM branch b \
-             JOIN event te ON te.row = (?1 << 32) + b.tip JOIN name t ON t.name = te.id \
-             LEFT JOIN event fe ON fe.row = (?1 << 32) + b.fork LEFT JOIN name f ON f.name = fe.id \
+            "SELECT b.branch, t.id, f.id FROM branch b \
+             JOIN event t ON t.row = (?1 << 32) + b.tip LEFT JOIN event f ON f.row = (?1 << 32) + b.fork \
              WHERE b.session = ?1 ORDER BY b.branch",
         )?;
         let branches = statement.query_map([state.number], |row| {
             let number: i64 = row.get(0)?;
             Ok(Branch {
                 tip: row.get::<_, String>(1)?.into(),
-                fork: row.get::<_, Option<String>>(3)?.map(EventId::from),
+                fork: row.get::<_, Option<String>>(2)?.map(EventId::from),
                 is_active: active == Some(Some(number)),
             })
         })?;
@@ -226,10 +225,8 @@ impl Iterator for Headers<'_> {
     type Item = Result<StoredHeader, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        const SQL: &str = "SELECT e.row, e.parent, e.kind, e.flags, i.text, c.text, r.text, \
-             CASE WHEN e.kind IN (5, 8, 9, 10) THEN (SELECT json FROM body WHERE row = e.row) END \
-             FROM event e LEFT JOIN name i ON i.name = e.id \
-             LEFT JOIN name c ON c.name = e.call LEFT JOIN name r ON r.name = e.response \
+        const SQL: &str = "SELECT e.row, e.parent, e.kind, e.flags, e.id, e.call, e.response, \
+             CASE WHEN e.kind IN (5, 8, 9, 10) THEN (SELECT json FROM body WHERE row = e.row) END FROM event e \
              WHERE e.row BETWEEN ?1 AND ?2 AND (?3 IS NULL OR e.branch = ?3) ORDER BY e.row";
         self.walk.next(SQL, &mut self.page, header)
     }
@@ -373,9 +370,9 @@ impl<'a> Walk<'a> {
 }
 
 const MISSING: &str = "it is missing, or does not follow the event before it";
-const NO_BODY: &str = "its body is missing";
+pub(crate) const NO_BODY: &str = "its body is missing";
 
-fn damaged(session: &SessionId, position: i64, detail: String) -> ReadError {
+pub(crate) fn damaged(session: &SessionId, position: i64, detail: String) -> ReadError {
     ReadError::Damaged { session: session.clone(), position: position as u64, detail }
 }
 
