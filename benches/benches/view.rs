@@ -58,17 +58,22 @@ fn from_json(c: &mut Criterion) {
 fn append(c: &mut Criterion) {
     let mut group = c.benchmark_group("append and next cut point");
     for n_events in [1_000, 8_000, 100_000] {
-        let events = events(Shape { n_events: n_events + 1_000, condense_every: 0 });
+        let events = events(Shape { n_events: n_events + 1_001, condense_every: 0 });
         let (names, headers) = headers(&events);
         for (rules_name, rules) in [("openhands", Rules::OpenHands), ("sound", Rules::Sound)] {
             let view = View::replay_headers(Arc::clone(&names), &headers[..n_events], rules);
             group.throughput(Throughput::Elements(1_000));
             group.bench_function(BenchmarkId::new(rules_name, n_events), |b| {
                 b.iter_batched_ref(
-                    || view.clone(),
+                    || {
+                        // A clone has no room to grow; its first append copies the list.
+                        let mut view = view.clone();
+                        view.push_header(&headers[n_events]);
+                        view
+                    },
                     |view| {
                         let mut found = 0;
-                        for header in &headers[n_events..n_events + 1_000] {
+                        for header in &headers[n_events + 1..=n_events + 1_000] {
                             view.push_header(header);
                             found += view.next_index(view.len() / 2).unwrap_or(0);
                         }
