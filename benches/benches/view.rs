@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use condenser::{Event, Header, Names, Rules, View};
 use condenser_benches::{Shape, openhands_events};
-use condenser_traces::openhands_v1::{Mode, parse_event};
+use condenser_traces::openhands_v1::{Mode, StoredEvent, parse_event};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 fn events(shape: Shape) -> Vec<Event> {
@@ -44,6 +44,12 @@ fn from_json(c: &mut Criterion) {
     let lines: Vec<String> = openhands_events(shape).iter().map(ToString::to_string).collect();
     group.throughput(Throughput::Elements(lines.len() as u64));
     group.bench_function("text to view", |b| {
+        b.iter(|| {
+            let events: Vec<StoredEvent<'_>> = lines.iter().filter_map(|line| StoredEvent::read(line).ok()).collect();
+            View::replay(&events, Rules::OpenHands).len()
+        });
+    });
+    group.bench_function("text to whole events to view", |b| {
         b.iter(|| {
             let events: Vec<Event> = lines
                 .iter()
