@@ -14,8 +14,10 @@ use crate::{Diagnostic, Document, Format, ReadError, Trace};
 
 mod event;
 mod mirrors;
+mod stored;
 
 pub use event::{LoadError, Mode, parse_event};
+pub use stored::{StoredError, StoredEvent};
 use mirrors::{Mirror, Mirrors, with_answer, with_thought};
 
 /// The format.
