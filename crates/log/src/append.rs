@@ -243,12 +243,9 @@ impl<'a> Writer<'a> {
         self.store_tip()?;
         let branch = self.state.branches;
         let fork = self.place.as_ref().map(|place| place.position);
-        self.conn.prepare_cached("INSERT INTO branch (session, branch, fork, first, tip) VALUES (?1, ?2, ?3, ?4, ?4)")?.execute((
-            self.state.number,
-            branch,
-            fork,
-            first,
-        ))?;
+        self.conn
+            .prepare_cached("INSERT INTO branch (session, branch, fork, first, tip) VALUES (?1, ?2, ?3, ?4, ?4)")?
+            .execute((self.state.number, branch, fork, first))?;
         self.state.branches += 1;
         Ok(branch)
     }

@@ -7,6 +7,7 @@ use rusqlite::types::ValueRef;
 use serde_json::{Map, Value};
 
 use crate::chain;
+use crate::counts;
 use crate::error::{ReadError, SessionError, StorageError};
 use crate::log::{Log, SessionId, State, find, row_number};
 use crate::read::{NO_BODY, damaged, parse};
@@ -47,7 +48,7 @@ impl Log {
         {
             let json = serde_json::to_string(&tombstone(event)).map_err(|error| damaged(error.to_string()))?;
             tx.execute("UPDATE body SET json = ?2, erased = ?3 WHERE row = ?1", (row, json, digest))?;
-            tx.execute("DELETE FROM count WHERE row = ?1", [row])?;
+            counts::forget(&tx, state.number, position)?;
             search::remove(&tx, row, row)?;
         }
         tx.commit()?;
@@ -66,10 +67,7 @@ impl Log {
         for table in ["event", "body", "segment"] {
             tx.execute(&format!("DELETE FROM {table} WHERE row BETWEEN ?1 AND ?2"), rows)?;
         }
-        tx.execute(
-            "DELETE FROM count WHERE counter IN (SELECT counter FROM counter) AND row BETWEEN ?1 AND ?2",
-            rows,
-        )?;
+        counts::drop_session(&tx, state.number)?;
         tx.execute("DELETE FROM branch WHERE session = ?1", [state.number])?;
         tx.execute("DELETE FROM session WHERE session = ?1", [state.number])?;
         tx.commit()?;

@@ -10,7 +10,7 @@ use condenser::EventId;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior};
 use serde_json::{Map, Value};
 
-use crate::append::{MAX_EVENT_DEPTH, depth};
+use crate::append::{MAX_EVENT_DEPTH, depth, id_at};
 use crate::error::{Cause, OpenError, ReadError, SessionError, StorageError};
 use crate::id::Ids;
 use crate::schema::{self, Format};
@@ -250,7 +250,9 @@ impl Log {
                 Err(OpenError::NotALog { path, found: cause.to_string() })
             }
             Err(source) => Err(OpenError::Storage { path, source }),
-            Ok((Format::Empty | Format::Current | Format::Older(_), granted)) if options.access != Access::Read && !granted.is_empty() && granted != wanted => {
+            Ok((Format::Empty | Format::Current | Format::Older(_), granted))
+                if options.access != Access::Read && !granted.is_empty() && granted != wanted =>
+            {
                 Err(OpenError::Journal { path, wanted, granted })
             }
             Ok((Format::Empty, _)) => Err(OpenError::NotALog { path, found: "an empty file".to_owned() }),
@@ -293,6 +295,10 @@ impl Log {
         self.new_ulid().map(EventId::from)
     }
 
+    pub(crate) fn now_ms(&self) -> u64 {
+        (self.clock)()
+    }
+
     fn new_ulid(&self) -> Result<String, StorageError> {
         let random = || {
             let mut bytes = [0; 16];
@@ -302,13 +308,20 @@ impl Log {
             })?;
             Ok(u128::from_le_bytes(bytes))
         };
-        self.ids.borrow_mut().next((self.clock)(), random)
+        self.ids.borrow_mut().next(self.now_ms(), random)
     }
 
     /// Starts a session. Its head is `None` until events are appended.
     pub fn create_session(&self, session: NewSession) -> Result<SessionId, SessionError> {
-        let id = SessionId(self.new_ulid()?);
-        self.insert_session(id, session, (self.clock)(), true)
+        self.insert_session(self.new_session_id()?, session, self.now_ms(), true)
+    }
+
+    pub(crate) fn new_session_id(&self) -> Result<SessionId, StorageError> {
+        self.new_ulid().map(SessionId)
+    }
+
+    pub(crate) fn id_at(&self, session: i64, position: i64) -> Result<EventId, StorageError> {
+        id_at(&self.conn, session, position)
     }
 
     pub(crate) fn insert_session(
@@ -458,7 +471,7 @@ pub(crate) fn position(session: i64, row: i64) -> Result<i64, StorageError> {
     }
 }
 
-fn create_file(path: &Path) -> std::io::Result<()> {
+pub(crate) fn create_file(path: &Path) -> std::io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

@@ -65,13 +65,16 @@ CREATE TABLE segment (
 ) STRICT;
 CREATE TABLE counter (
     counter INTEGER PRIMARY KEY,
-    name    TEXT NOT NULL UNIQUE
+    session INTEGER NOT NULL,
+    name    TEXT    NOT NULL,
+    upto    INTEGER NOT NULL,
+    UNIQUE (session, name)
 ) STRICT;
 CREATE TABLE count (
-    counter INTEGER NOT NULL,
-    row     INTEGER NOT NULL,
-    tokens  INTEGER NOT NULL,
-    PRIMARY KEY (counter, row)
+    counter  INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    tokens   INTEGER NOT NULL,
+    PRIMARY KEY (counter, position)
 ) STRICT, WITHOUT ROWID;
 ";
 
@@ -106,13 +109,16 @@ CREATE TABLE segment (
 ) STRICT;
 CREATE TABLE counter (
     counter INTEGER PRIMARY KEY,
-    name    TEXT NOT NULL UNIQUE
+    session INTEGER NOT NULL,
+    name    TEXT    NOT NULL,
+    upto    INTEGER NOT NULL,
+    UNIQUE (session, name)
 ) STRICT;
 CREATE TABLE count (
-    counter INTEGER NOT NULL,
-    row     INTEGER NOT NULL,
-    tokens  INTEGER NOT NULL,
-    PRIMARY KEY (counter, row)
+    counter  INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    tokens   INTEGER NOT NULL,
+    PRIMARY KEY (counter, position)
 ) STRICT, WITHOUT ROWID;
 ";
 

@@ -108,13 +108,7 @@ impl Log {
     }
 
     /// `None` where the event was dropped or erased since.
-    fn hit(
-        &self,
-        session: &SessionId,
-        state: &State,
-        row: i64,
-        expression: &str,
-    ) -> Result<Option<Hit>, SearchError> {
+    fn hit(&self, session: &SessionId, state: &State, row: i64, expression: &str) -> Result<Option<Hit>, SearchError> {
         let at = position(state.number, row)?;
         let found = self
             .conn
@@ -122,9 +116,7 @@ impl Log {
                 "SELECT e.id, e.kind, b.json FROM event e JOIN body b ON b.row = e.row \
                  WHERE e.row = ?1 AND b.erased IS NULL",
             )?
-            .query_row([row], |row| {
-                Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, parse(row.get_ref(2)?)))
-            })
+            .query_row([row], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, parse(row.get_ref(2)?))))
             .optional()?;
         let Some((id, kind, event)) = found else { return Ok(None) };
         let (event, _) = event.map_err(|detail| SearchError::Read(damaged(session, at, detail)))?;
@@ -191,9 +183,8 @@ impl Log {
 /// Indexes events from a position on and returns the position after the last.
 fn index_batch(conn: &Connection, state: &State, from: i64) -> Result<i64, ReadError> {
     let to = state.events.min(from + BATCH_EVENTS);
-    let mut bodies = conn.prepare_cached(
-        "SELECT row, json FROM body WHERE row BETWEEN ?1 AND ?2 AND erased IS NULL ORDER BY row",
-    )?;
+    let mut bodies =
+        conn.prepare_cached("SELECT row, json FROM body WHERE row BETWEEN ?1 AND ?2 AND erased IS NULL ORDER BY row")?;
     let mut insert = conn.prepare_cached("INSERT INTO search (rowid, text) VALUES (?1, ?2)")?;
     let mut rows = bodies.query((row_number(state.number, from), row_number(state.number, to) - 1))?;
     let mut bytes = 0;
@@ -217,9 +208,7 @@ fn index_batch(conn: &Connection, state: &State, from: i64) -> Result<i64, ReadE
 
 /// How many events of a session the index covers.
 fn indexed(conn: &Connection, session: i64) -> Result<i64, StorageError> {
-    Ok(conn
-        .prepare_cached("SELECT indexed FROM session WHERE session = ?1")?
-        .query_row([session], |row| row.get(0))?)
+    Ok(conn.prepare_cached("SELECT indexed FROM session WHERE session = ?1")?.query_row([session], |row| row.get(0))?)
 }
 
 fn exists(conn: &Connection) -> Result<bool, StorageError> {

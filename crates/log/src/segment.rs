@@ -169,14 +169,6 @@ impl Segment {
         Some(base)
     }
 
-    pub(crate) fn n_calls(&self) -> usize {
-        self.n_calls
-    }
-
-    pub(crate) fn n_responses(&self) -> usize {
-        self.n_responses
-    }
-
     /// The id of an event.
     pub(crate) fn id(&self, index: usize) -> Option<&str> {
         self.text(0, self.texts(), index)
@@ -314,7 +306,8 @@ pub(crate) fn pack(conn: &Connection, session: i64, first: i64) -> Result<Option
         "SELECT row, id, kind, flags, branch, parent, call, response FROM event WHERE row BETWEEN ?1 AND ?2 ORDER BY row",
     )?;
     let start = row_number(session, first);
-    let not_text = || StorageError::corrupt(format!("an id after event {first} of session number {session} is no text"));
+    let not_text =
+        || StorageError::corrupt(format!("an id after event {first} of session number {session} is no text"));
     let mut rows = statement.query((start, start + SEGMENT - 1))?;
     let mut builder = Builder::default();
     while let Some(row) = rows.next()? {
