@@ -17,17 +17,15 @@ use crate::search;
 pub const ERASED: &str = "[erased]";
 
 impl Log {
-    /// Replaces the body of an event by a tombstone, and takes the old text out of the file.
+    /// Replaces the body of an event by a tombstone.
     ///
     /// The event keeps its id, kind, place, call and response, so that views keep their shape; its texts become
     /// [`ERASED`], and what is neither text nor shape goes: images, thinking, tools, foreign fields. The hash stays:
     /// [`Log::verify`] still checks the chain, and says that the event is erased. Erasing twice changes nothing.
     ///
-    /// Other events that repeat the text (a summary, a later message), exports and backups are not touched. Where
-    /// another connection is reading at this moment, old pages can stay in the write-ahead log until it is written
-    /// over; `Ok(false)` says so, and erasing once more tries again.
-    pub fn erase(&self, session: &SessionId, id: &EventId) -> Result<bool, ReadError> {
-        let secure = self.secure_delete()?;
+    /// No call gives the old text any more, but unused parts of the file can still hold it until
+    /// [`compact`](Self::compact). Other events that repeat the text, exports and backups are not touched.
+    pub fn erase(&self, session: &SessionId, id: &EventId) -> Result<(), ReadError> {
         let tx = self.write()?;
         let state = State::load(&tx, session)?.ok_or_else(|| ReadError::NoSession(session.clone()))?;
         let position = find(&tx, state.number, id)?
@@ -51,15 +49,11 @@ impl Log {
             counts::forget(&tx, state.number, position)?;
             search::remove(&tx, row, row)?;
         }
-        tx.commit()?;
-        drop(secure);
-        Ok(self.truncate_wal()?)
+        Ok(tx.commit()?)
     }
 
-    /// Takes a whole session out of the log, and its texts out of the file. As with [`Log::erase`], `Ok(false)` says
-    /// that old pages can still stand in the write-ahead log.
-    pub fn drop_session(&self, session: &SessionId) -> Result<bool, SessionError> {
-        let secure = self.secure_delete()?;
+    /// Takes a whole session out of the log. Its texts leave the file with the next [`compact`](Self::compact).
+    pub fn drop_session(&self, session: &SessionId) -> Result<(), SessionError> {
         let tx = self.write()?;
         let state = State::load(&tx, session)?.ok_or_else(|| SessionError::NoSession(session.clone()))?;
         let rows = (row_number(state.number, 0), row_number(state.number + 1, 0) - 1);
@@ -70,30 +64,19 @@ impl Log {
         counts::drop_session(&tx, state.number)?;
         tx.execute("DELETE FROM branch WHERE session = ?1", [state.number])?;
         tx.execute("DELETE FROM session WHERE session = ?1", [state.number])?;
-        tx.commit()?;
-        drop(secure);
-        Ok(self.truncate_wal()?)
+        Ok(tx.commit()?)
     }
 
-    /// Lets SQLite write zeros over what is deleted, until the guard goes.
-    fn secure_delete(&self) -> Result<SecureDelete<'_>, StorageError> {
-        self.conn.pragma_update(None, "secure_delete", true)?;
-        Ok(SecureDelete(self))
-    }
-
-    /// Moves the write-ahead log into the file and empties it. Whether no reader was in the way.
-    fn truncate_wal(&self) -> Result<bool, StorageError> {
+    /// Writes the file anew, without the room that is free in it and without what erased and dropped bodies left
+    /// there, and empties the write-ahead log. Takes time and free disk space like the whole log, and lets writers
+    /// wait; readers go on.
+    ///
+    /// `Ok(false)`: another connection was reading, and old pages can stand in the write-ahead log until it is
+    /// written over; call again.
+    pub fn compact(&self) -> Result<bool, StorageError> {
+        self.conn.execute_batch("VACUUM")?;
         let busy: i64 = self.conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
         Ok(busy == 0)
-    }
-}
-
-struct SecureDelete<'a>(&'a Log);
-
-impl Drop for SecureDelete<'_> {
-    fn drop(&mut self) {
-        // Left on, it would make appends a little slower and nothing worse.
-        let _ = self.0.conn.pragma_update(None, "secure_delete", false);
     }
 }
 

@@ -111,7 +111,7 @@ impl Import<'_> {
 
     /// Drops the session with all that was stored so far.
     pub fn abandon(self) -> Result<(), SessionError> {
-        self.log.drop_session(&self.session).map(|_| ())
+        self.log.drop_session(&self.session)
     }
 }
 
