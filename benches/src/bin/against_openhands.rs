@@ -30,10 +30,8 @@ fn main() -> Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "| 10,000 events | | SDK 1.58.2 | condenser | ratio |\n| --- | --- | ---: | ---: | ---: |")?;
     for (name, condense_every) in [("a condensation every 100", 100), ("no condensation", 0)] {
-        let lines: Vec<String> = openhands_events(Shape { n_events: 10_000, condense_every })
-            .iter()
-            .map(ToString::to_string)
-            .collect();
+        let lines: Vec<String> =
+            openhands_events(Shape { n_events: 10_000, condense_every }).iter().map(ToString::to_string).collect();
         let peer = peer(&python, &lines, if condense_every == 0 { &LENGTHS } else { &[] })?;
         let events = whole(&lines);
         let (names, headers) = headers(&events);
@@ -41,7 +39,10 @@ fn main() -> Result<()> {
             let mut row = |what: &str, theirs_ms: f64, ours: Duration| {
                 let ours_ms = ours.as_secs_f64() * 1e3;
                 let ratio = theirs_ms / ours_ms;
-                writeln!(out, "| {name} | {what}, {rules_name} rules | {theirs_ms:.2} ms | {ours_ms:.3} ms | {ratio:.0} |")
+                writeln!(
+                    out,
+                    "| {name} | {what}, {rules_name} rules | {theirs_ms:.2} ms | {ours_ms:.3} ms | {ratio:.0} |"
+                )
             };
             let replayed = View::replay_headers(Arc::clone(&names), &headers, rules);
             if replayed.len() != peer.shown {

@@ -177,7 +177,8 @@ struct Table {
     /// Where each name ends.
     ends: Vec<usize>,
     ids: Vec<OnceLock<EventId>>,
-    index: OnceLock<HashTable<u32>>,
+    /// The numbers by name, with the names' hashes so that growing reads no text.
+    index: OnceLock<HashTable<(u64, u32)>>,
     hasher: RandomState,
 }
 
@@ -210,35 +211,34 @@ impl Table {
         self.ids[number as usize].get_or_init(|| EventId::new(self.name(number)))
     }
 
-    fn index(&self) -> &HashTable<u32> {
+    fn index(&self) -> &HashTable<(u64, u32)> {
         self.index.get_or_init(|| {
-            let hash = |&number: &u32| self.hasher.hash_one(self.name(number));
             let mut index = HashTable::with_capacity(self.len());
             for number in 0..self.len() as u32 {
-                index.insert_unique(hash(&number), number, hash);
+                let hash = self.hasher.hash_one(self.name(number));
+                index.insert_unique(hash, (hash, number), |&(hash, _)| hash);
             }
             index
         })
     }
 
     fn find(&self, name: &str) -> Option<u32> {
-        self.index().find(self.hasher.hash_one(name), |&number| self.name(number) == name).copied()
+        let wanted = self.hasher.hash_one(name);
+        let is_it = |&(hash, number): &(u64, u32)| hash == wanted && self.name(number) == name;
+        self.index().find(wanted, is_it).map(|&(_, number)| number)
     }
 
     fn intern(&mut self, name: &str) -> u32 {
         self.index();
         let number = self.len() as u32;
-        let Self { text, ends, index, hasher, .. } = self;
+        let wanted = self.hasher.hash_one(name);
+        let Self { text, ends, index, .. } = self;
         let Some(index) = index.get_mut() else { return number };
-        let entry = index.entry(
-            hasher.hash_one(name),
-            |&number| name_at(text, ends, number) == name,
-            |&number| hasher.hash_one(name_at(text, ends, number)),
-        );
-        match entry {
-            Entry::Occupied(entry) => *entry.get(),
+        let is_it = |&(hash, number): &(u64, u32)| hash == wanted && name_at(text, ends, number) == name;
+        match index.entry(wanted, is_it, |&(hash, _)| hash) {
+            Entry::Occupied(entry) => entry.get().1,
             Entry::Vacant(entry) => {
-                entry.insert(number);
+                entry.insert((wanted, number));
                 self.add(name)
             }
         }

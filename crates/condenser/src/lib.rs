@@ -47,6 +47,7 @@ pub mod request;
 pub mod schema;
 pub mod tokens;
 pub mod tree;
+mod unread;
 pub mod view;
 
 pub use condensation::{Condensation, Provenance, Rewrite, RewriteOp};
@@ -57,4 +58,5 @@ pub use policy::{Budget, Edit, Failure, NoPlan, Plan, Policy, Reason, Requiremen
 pub use policy::{SummarizeError, Summarizer, Summary, SummaryRequest};
 pub use request::{Bodies, Request, Shown, Sizer};
 pub use tokens::{TokenCounter, Tokens};
+pub use unread::Unread;
 pub use view::{Diagnostics, Entry, Property, Pushed, Rules, View, ViewDiff};

@@ -110,7 +110,14 @@ impl Scan {
             self.groups.push(Group { generation: self.generation, head: number, last: NONE, n_open: 0 });
             (self.groups.len() - 1) as u32
         });
-        self.batches.push(Batch { generation: self.generation, response: slot.response, group, n_members: 0, n_left: 0, counting: 0 });
+        self.batches.push(Batch {
+            generation: self.generation,
+            response: slot.response,
+            group,
+            n_members: 0,
+            n_left: 0,
+            counting: 0,
+        });
         self.current_loop = if slot.thinking || joined == Some(group) { Some(group) } else { None };
         number
     }

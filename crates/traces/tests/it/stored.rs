@@ -80,7 +80,8 @@ fn a_header_from_text_is_that_of_the_whole_event_in_usual_and_odd_shapes() {
 
 #[test]
 fn a_header_from_text_is_that_of_the_whole_event_in_recorded_files() {
-    let folders = [Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/traces")), shared("traces/openhands-v1")];
+    let folders =
+        [Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/traces")), shared("traces/openhands-v1")];
     let mut lines = 0;
     for folder in folders.into_iter().flatten() {
         for entry in fs::read_dir(folder).unwrap() {
@@ -90,7 +91,9 @@ fn a_header_from_text_is_that_of_the_whole_event_in_recorded_files() {
             } else {
                 vec![path]
             };
-            for file in files.iter().filter(|file| file.extension().is_some_and(|name| name == "jsonl" || name == "json")) {
+            for file in
+                files.iter().filter(|file| file.extension().is_some_and(|name| name == "jsonl" || name == "json"))
+            {
                 let text = fs::read_to_string(file).unwrap();
                 let whole = serde_json::from_str::<Value>(&text).is_ok();
                 let texts: Vec<&str> = if whole { vec![&text] } else { text.lines().collect() };
