@@ -145,6 +145,12 @@ fn an_erased_body_is_gone_from_the_file_and_its_place_and_hash_stay() {
     let log = Log::open(&path, Options::default()).unwrap();
     let session = session(&log, "s");
     let mut events = every_kind();
+    // What a newer version wrote, and this one keeps without knowing it, is content too.
+    events[1] = serde_json::from_str(
+        r#"{"id":"m","source":"user","kind":"message","role":"user","hobby":"gardening",
+            "content":[{"type":"text","text":"hi","mood":"melancholy"},{"type":"hologram","of":"grandmother"}]}"#,
+    )
+    .unwrap();
     events.push(message("secret", "the password is xyzzyplugh and more"));
     events.extend(messages("e", 50));
     log.append(&session, &events).unwrap();
@@ -156,7 +162,8 @@ fn an_erased_body_is_gone_from_the_file_and_its_place_and_hash_stay() {
         log.erase(&session, &event.id).unwrap();
     }
     assert!(log.compact().unwrap());
-    for secret in ["xyzzyplugh", "quote ", "future.widget", "keep the names", "data:image"] {
+    for secret in ["xyzzyplugh", "quote ", "future.widget", "keep the names", "gardening", "melancholy", "grandmother"]
+    {
         assert_eq!(contains(&path, secret), secret == "future.widget", "{secret}");
     }
     let verified = log.verify(&session).unwrap();
