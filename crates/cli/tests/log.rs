@@ -76,14 +76,14 @@ fn events_are_shown_searched_and_given_byte_for_byte() {
     let view = fixture.log(&["show", "DB", "--view", "--format", "csv"], 0);
     assert!(view.starts_with("id,kind,source,text\n") && view.lines().count() > 10, "{view}");
 
-    let hits = fixture.rows(&["search", "DB", "recover*", "--limit", "3"]);
+    let hits = fixture.rows(&["search", "DB", "record*", "--limit", "3"]);
     assert_eq!(hits.len(), 3);
     let (id, at) = (hits[0]["id"].as_str().expect("an id"), hits[0]["at"].as_u64().expect("a place"));
-    let found = fixture.log(&["show", "DB", id, "--bytes", &format!("{at}..{}", at + 7)], 0);
-    assert_eq!(found.to_lowercase(), "recover");
-    let second = fixture.rows(&["search", "DB", "recover*", "--limit", "3", "--page", "2"]);
+    let found = fixture.log(&["show", "DB", id, "--bytes", &format!("{at}..{}", at + 6)], 0);
+    assert_eq!(found.to_lowercase(), "record");
+    let second = fixture.rows(&["search", "DB", "record*", "--limit", "3", "--page", "2"]);
     assert!(second.iter().all(|hit| !hits.contains(hit)));
-    assert!(fixture.log(&["search", "DB", "recover*", "--limit", "3"], 0).starts_with(" id"));
+    assert!(fixture.log(&["search", "DB", "record*", "--limit", "3"], 0).starts_with(" id"));
     assert_eq!(fixture.log(&["search", "DB", "nowordlikethis"], 0).lines().count(), 1);
     assert!(fixture.errors(&["search", "DB", "::"], 2).contains("there is nothing to search for"));
     assert!(fixture.log(&["index", "DB"], 0).starts_with("0 events"));

@@ -212,7 +212,7 @@ fn a_dropped_session_is_gone_from_the_file_and_the_others_stay() {
     assert_eq!(log.check_file().unwrap(), [""; 0]);
     assert_eq!(log.search(&kept, &Query::new("text")).unwrap().hits.len(), 10);
     assert!(log.drop_session(&dropped).is_err());
-    // Its number is free again, and nothing of the old session shows through.
+    // Nothing of the old session shows through a new one.
     let next = session(&log, "next");
     log.append(&next, &messages("n", 2)).unwrap();
     assert_eq!(log.search(&next, &Query::new("text")).unwrap().hits.len(), 2);
