@@ -1,11 +1,9 @@
 //! One decision of the OpenHands SDK's condensers, with a scripted summarizer and the guards off.
 
 use condenser::event::{Event, EventKind, Source};
-use condenser::lower::openhands::ChatMessage;
+use condenser::lower::openhands::{ChatMessage, LowerError};
 use condenser::{Condensation, Reason, Requirement, Rules, View};
-use condenser_policies::openhands::peer::{
-    CondenseError, Condenser, Decision, Models, Settings, requirement, total_tokens,
-};
+use condenser_policies::openhands::peer::{CondenseError, Condenser, Decision, Models, Settings, prefix, requirement};
 use serde_json::{Value, json};
 
 use super::Answer;
@@ -35,10 +33,10 @@ fn decide(case: &Value) -> Result<Value, Value> {
     } else {
         View::replay(&events, Rules::OpenHands)
     };
-    let mut models = Scripted { config, calls: 0 };
+    let mut models = Scripted { config, view: &view, events: &events, calls: 0 };
     let mut answer = json!({"input_view": ids(&view)});
     if let Condenser::LlmSummarizing(settings) = &condenser {
-        match requirement(settings, &view, &events, &models) {
+        match requirement(settings, &view, &models) {
             Ok(requirement) => {
                 answer["reasons"] = reasons(&requirement);
                 answer["requirement"] = match requirement {
@@ -55,10 +53,10 @@ fn decide(case: &Value) -> Result<Value, Value> {
         }
     }
     if models.agent_limit().is_some() {
-        let tokens = total_tokens(&view, &events, &models).map_err(|_| json!({"error": "AssertionError"}))?;
+        let tokens = models.prefix_tokens(view.len()).map_err(|_| json!({"error": "AssertionError"}))?;
         answer["total_tokens"] = json!(tokens);
     }
-    match condenser.condense(&view, &events, &mut models) {
+    match condenser.condense(&view, &mut models) {
         Ok(Decision::Keep) => answer["view"] = ids(&view),
         Ok(Decision::Condense(record)) => {
             answer["condensation"] = json!({
@@ -66,7 +64,7 @@ fn decide(case: &Value) -> Result<Value, Value> {
                 "summary": record.summary,
                 "summary_offset": record.summary_offset,
             });
-            answer["view_after"] = ids(&after(events, record));
+            answer["view_after"] = ids(&after(events.clone(), record));
         }
         Err(error) => {
             answer["error"] = json!(match error {
@@ -123,6 +121,8 @@ fn condenser(spec: &Value) -> Option<Condenser> {
 
 struct Scripted<'a> {
     config: &'a Value,
+    view: &'a View,
+    events: &'a [Event],
     calls: u64,
 }
 
@@ -132,25 +132,9 @@ impl Models for Scripted<'_> {
         agent.is_object().then(|| agent["max_input_tokens"].as_i64())
     }
 
-    fn tokens(&self, messages: &[ChatMessage], tools: &[Value]) -> i64 {
-        let rate = |name: &str| self.config["token_counter"][name].as_i64().unwrap_or_default();
-        let mut total = rate("per_tool") * tools.len() as i64;
-        for message in messages {
-            let mut characters = 0;
-            let mut images = 0;
-            for block in &message.content {
-                match block {
-                    condenser::ContentBlock::Text { text, .. } => characters += text.chars().count(),
-                    condenser::ContentBlock::Image { urls, .. } => images += urls.len(),
-                    _ => {}
-                }
-            }
-            for call in message.tool_calls.iter().flatten() {
-                characters += call.name.chars().count() + call.arguments.chars().count();
-            }
-            total += rate("per_message") + characters.div_ceil(4) as i64 + images as i64 * rate("per_image");
-        }
-        total
+    fn prefix_tokens(&self, length: usize) -> Result<i64, LowerError> {
+        let (messages, tools) = prefix(self.view, self.events, length)?;
+        Ok(tokens(self.config, &messages, tools))
     }
 
     fn event_text(&self, index: usize) -> String {
@@ -165,6 +149,28 @@ impl Models for Scripted<'_> {
         }
         Ok(script["summary"].as_str().filter(|_| script["reply"].is_null()).map(str::to_owned))
     }
+}
+
+/// The recording's counter.
+fn tokens(config: &Value, messages: &[ChatMessage], tools: &[Value]) -> i64 {
+    let rate = |name: &str| config["token_counter"][name].as_i64().unwrap_or_default();
+    let mut total = rate("per_tool") * tools.len() as i64;
+    for message in messages {
+        let mut characters = 0;
+        let mut images = 0;
+        for block in &message.content {
+            match block {
+                condenser::ContentBlock::Text { text, .. } => characters += text.chars().count(),
+                condenser::ContentBlock::Image { urls, .. } => images += urls.len(),
+                _ => {}
+            }
+        }
+        for call in message.tool_calls.iter().flatten() {
+            characters += call.name.chars().count() + call.arguments.chars().count();
+        }
+        total += rate("per_message") + characters.div_ceil(4) as i64 + images as i64 * rate("per_image");
+    }
+    total
 }
 
 /// Whether the recorded lengths of a hard reset's tries follow from those of its first one.
