@@ -44,6 +44,7 @@ mod layout;
 mod masking;
 mod none;
 pub mod openhands;
+mod pipeline;
 mod recent;
 mod registry;
 mod summarizing;
@@ -53,6 +54,7 @@ pub use extractive::Extractive;
 pub use folding::{Folding, FoldingSettings};
 pub use masking::{MaskingSettings, ObservationMasking};
 pub use none::NoPolicy;
+pub use pipeline::Pipeline;
 pub use recent::{RecentEvents, RecentSettings};
 pub use registry::{
     BadSetting, Make, OWN, PolicyInfo, PolicyKind, Setting, SettingText, UnknownPolicy, by_name, find, nearest,

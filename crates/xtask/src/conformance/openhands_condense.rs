@@ -1,9 +1,18 @@
 //! One decision of the OpenHands SDK's condensers, with a scripted summarizer and the guards off.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use condenser::event::{Event, EventKind, Source};
 use condenser::lower::openhands::{ChatMessage, LowerError};
-use condenser::{Condensation, Reason, Requirement, Rules, View};
+use condenser::tokens::CharsPer4;
+use condenser::{
+    Budget, Condensation, OutcomeKind, Policy, Reason, Requirement, Rules, Sizer, State, SummarizeError, Summarizer,
+    Summary, SummaryRequest, Tokens, View,
+};
 use condenser_policies::openhands::peer::{CondenseError, Condenser, Decision, Models, Settings, prefix, requirement};
+use condenser_policies::openhands::{MessageCounter, OpenHands, OpenHandsSettings};
+use condenser_policies::{NoPolicy, Pipeline};
 use serde_json::{Value, json};
 
 use super::Answer;
@@ -14,9 +23,114 @@ pub(super) fn condense(case: &Value) -> Answer {
     // Lengths of event texts depend on how Python prints an event, so only the arithmetic between them is checked.
     let lengths = expected.as_object_mut().and_then(|fields| fields.shift_remove("event_text_chars"));
     expected["text_lengths"] = json!(lengths.is_none_or(|lengths| follows_the_arithmetic(case, &lengths)));
+    let through_policy = recorded(&expected);
     let mut got = decide(case).unwrap_or_else(|error| error);
     got["text_lengths"] = json!(true);
+    let is_mended = case["id"].as_str().is_some_and(|id| MENDED.contains(&id));
+    expected["through_policy"] = if is_mended { Value::Null } else { through_policy };
+    got["through_policy"] = condense_by_policy(case).unwrap_or_default();
     Answer { expected, got }
+}
+
+/// Cases where the policy makes no record and the peer does: an answer without text is a failed call.
+const MENDED: [&str; 3] = [
+    "condense-edge-summary-empty-string",
+    "condense-edge-summary-reply-is-image",
+    "condense-edge-summary-reply-without-content",
+];
+
+/// What of a recorded answer a policy can give: the record and the view after it, or null for no record.
+fn recorded(expected: &Value) -> Value {
+    let record = &expected["condensation"];
+    if record.is_null() {
+        return Value::Null;
+    }
+    json!({
+        "forgotten_event_ids": record["forgotten_event_ids"],
+        "summary": record["summary"],
+        "summary_offset": record["summary_offset"],
+        "view_after": expected["view_after"],
+    })
+}
+
+/// The same decision by way of the policy, the condenser with its guards off, and a record. `None` for no record.
+fn condense_by_policy(case: &Value) -> Option<Value> {
+    let config = &case["config"];
+    let condenser = condenser(&config["condenser"])?;
+    let events = load(case)?;
+    let view = input_view(config, &events);
+    let agent = &config["agent_llm"];
+    let policy = policy(config, &condenser);
+    let sizer = Sizer::new(&CharsPer4);
+    let budget = Budget { window: agent["max_input_tokens"].as_u64().map(Tokens), reserve: Tokens::ZERO };
+    let state = State::new(&view, &events, &sizer, budget);
+    let summarizer = ScriptedSummarizer { config, n_calls: AtomicU64::new(0) };
+    match (condenser::Condenser { guards: false }).run(&*policy, &state, &summarizer).result {
+        OutcomeKind::Applied(record) => Some(json!({
+            "forgotten_event_ids": record.forgotten_event_ids,
+            "summary": record.summary,
+            "summary_offset": record.summary_offset,
+            "view_after": ids(&after(events.clone(), *record)),
+        })),
+        _ => None,
+    }
+}
+
+fn policy(config: &Value, condenser: &Condenser) -> Box<dyn Policy> {
+    match condenser {
+        Condenser::NoOp => Box::new(NoPolicy),
+        Condenser::Pipeline(members) => {
+            Box::new(Pipeline::new("pipeline", members.iter().map(|member| policy(config, member)).collect()))
+        }
+        Condenser::LlmSummarizing(settings) => {
+            // Without an agent model the peer has no token limit at all.
+            let max_tokens = settings.max_tokens.filter(|_| config["agent_llm"].is_object());
+            let counter = Arc::new(Counter(config.clone()));
+            match OpenHands::new(OpenHandsSettings::from(Settings { max_tokens, ..*settings })) {
+                Ok(policy) => Box::new(policy.with_counter(counter)),
+                Err(_) => Box::new(NoPolicy),
+            }
+        }
+    }
+}
+
+struct Counter(Value);
+
+impl MessageCounter for Counter {
+    fn tokens(&self, messages: &[ChatMessage], tools: &[Value]) -> i64 {
+        tokens(&self.0, messages, tools)
+    }
+}
+
+struct ScriptedSummarizer<'a> {
+    config: &'a Value,
+    n_calls: AtomicU64,
+}
+
+impl Summarizer for ScriptedSummarizer<'_> {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    fn summarize(&self, _: &SummaryRequest) -> Result<Summary, SummarizeError> {
+        let script = &self.config["llm"];
+        if self.n_calls.fetch_add(1, Ordering::Relaxed) < script["fail_first"].as_u64().unwrap_or_default() {
+            return Err(SummarizeError::Failed("scripted".to_owned()));
+        }
+        let text = script["summary"].as_str().filter(|_| script["reply"].is_null()).unwrap_or_default();
+        Ok(Summary { text: text.to_owned(), ..Summary::default() })
+    }
+}
+
+fn input_view(config: &Value, events: &[Event]) -> View {
+    if config["view"] != "append" {
+        return View::replay(events, Rules::OpenHands);
+    }
+    let mut view = View::new(Rules::OpenHands);
+    for event in events {
+        view.push(event);
+    }
+    view
 }
 
 fn decide(case: &Value) -> Result<Value, Value> {
@@ -24,15 +138,7 @@ fn decide(case: &Value) -> Result<Value, Value> {
     let condenser =
         condenser(&config["condenser"]).ok_or_else(|| json!({"error": "ValidationError", "at": "config"}))?;
     let events = load(case).ok_or_else(|| json!({"error": "ValidationError"}))?;
-    let view = if config["view"] == "append" {
-        let mut view = View::new(Rules::OpenHands);
-        for event in &events {
-            view.push(event);
-        }
-        view
-    } else {
-        View::replay(&events, Rules::OpenHands)
-    };
+    let view = input_view(config, &events);
     let mut models = Scripted { config, view: &view, events: &events, calls: 0 };
     let mut answer = json!({"input_view": ids(&view)});
     if let Condenser::LlmSummarizing(settings) = &condenser {
