@@ -44,6 +44,7 @@ mod layout;
 mod masking;
 mod none;
 pub mod openhands;
+pub mod openhands_v0;
 mod pipeline;
 mod recent;
 mod registry;

@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 use crate::folding::{Folding, FoldingSettings};
 use crate::masking::{MaskingSettings, ObservationMasking};
 use crate::none::NoPolicy;
-use crate::openhands;
 use crate::recent::{RecentEvents, RecentSettings};
 use crate::summarizing::{LlmSummarizing, SummarizingSettings};
+use crate::{openhands, openhands_v0};
 
 /// Where a policy comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -229,6 +229,7 @@ pub fn by_name(name: &str) -> Result<Box<dyn Policy>, UnknownPolicy> {
 pub fn policies() -> Vec<PolicyInfo> {
     let mut all = native();
     all.extend(openhands::policies());
+    all.extend(openhands_v0::policies());
     all
 }
 

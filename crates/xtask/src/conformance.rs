@@ -5,6 +5,7 @@
 
 mod openhands;
 mod openhands_condense;
+mod openhands_v0;
 
 use std::path::{Path, PathBuf};
 
@@ -33,6 +34,8 @@ fn driver(suite: &str) -> Option<Driver> {
         "openhands/branch" => openhands::branch,
         "openhands/condense" => openhands_condense::condense,
         "openhands/indices" => openhands::indices_suite,
+        "openhands-v0/view" => openhands_v0::view,
+        "openhands-v0/condense" => openhands_v0::condense,
         _ => return None,
     })
 }
