@@ -49,6 +49,7 @@ mod pipeline;
 mod recent;
 mod registry;
 mod summarizing;
+pub mod swe_agent;
 mod tools;
 
 pub use extractive::Extractive;

@@ -13,7 +13,7 @@ use crate::masking::{MaskingSettings, ObservationMasking};
 use crate::none::NoPolicy;
 use crate::recent::{RecentEvents, RecentSettings};
 use crate::summarizing::{LlmSummarizing, SummarizingSettings};
-use crate::{openhands, openhands_v0};
+use crate::{openhands, openhands_v0, swe_agent};
 
 /// Where a policy comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -230,6 +230,7 @@ pub fn policies() -> Vec<PolicyInfo> {
     let mut all = native();
     all.extend(openhands::policies());
     all.extend(openhands_v0::policies());
+    all.extend(swe_agent::policies());
     all
 }
 

@@ -6,6 +6,7 @@
 mod openhands;
 mod openhands_condense;
 mod openhands_v0;
+mod swe_agent;
 
 use std::path::{Path, PathBuf};
 
@@ -36,6 +37,7 @@ fn driver(suite: &str) -> Option<Driver> {
         "openhands/indices" => openhands::indices_suite,
         "openhands-v0/view" => openhands_v0::view,
         "openhands-v0/condense" => openhands_v0::condense,
+        "sweagent" => swe_agent::process,
         _ => return None,
     })
 }
