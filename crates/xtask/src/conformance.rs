@@ -93,7 +93,8 @@ fn run(dir: &Path, file: &Path) -> anyhow::Result<bool> {
         if answer.expected == answer.got {
             passed += 1;
         } else {
-            failures.push((case["id"].as_str().unwrap_or("?").to_owned(), answer));
+            let id = case["id"].as_str().map_or_else(|| format!("line {}", number + 1), str::to_owned);
+            failures.push((id, answer));
         }
     }
     println!("{suite} {passed}/{total}");

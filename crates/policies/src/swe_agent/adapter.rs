@@ -35,7 +35,8 @@ fn stored(event: &Event, has_task: &mut bool) -> Entry {
         EventKind::SystemPrompt(_) => new("system", "system_prompt", content(event)),
         EventKind::Message(message) => match message.role {
             Role::User if !*has_task => {
-                *has_task = true;
+                // A demonstration comes before the task.
+                *has_task = !event.foreign.contains_key("is_demo");
                 new("user", "observation", content(event))
             }
             Role::User => new("user", "user", content(event)),
@@ -98,11 +99,10 @@ pub(super) fn edit(state: &State<'_>, stored: &[(usize, Entry)], sent: &[(usize,
         let (before, after) = (before.get("content"), after.get("content"));
         let Some(after) = after.filter(|_| before != after) else { continue };
         let Some(event) = state.event(*at) else { continue };
-        let op = match (before, after) {
-            (Some(Value::Array(_)), Value::String(text)) => RewriteOp::Clear { text: text.clone() },
-            (_, Value::String(text)) if text.is_empty() => RewriteOp::Replace { content: Vec::new() },
-            (_, Value::String(text)) => RewriteOp::Clear { text: text.clone() },
-            (_, after) => RewriteOp::Replace { content: replaced(&blocks(&event.kind), after) },
+        let op = match after {
+            Value::String(text) if text.is_empty() => RewriteOp::Replace { content: Vec::new() },
+            Value::String(text) => RewriteOp::Clear { text: text.clone() },
+            after => RewriteOp::Replace { content: replaced(&blocks(&event.kind), after) },
         };
         if entry.rewrite().is_none_or(|(rewrite, _)| rewrite.op != op) {
             edit.rewrites.insert(entry.id().clone(), op.into());
