@@ -37,6 +37,7 @@
 //! assert!(matches!(outcome.result, OutcomeKind::Applied(_)));
 //! ```
 
+mod amortized;
 pub mod exact;
 mod extractive;
 mod folding;
@@ -51,7 +52,9 @@ mod registry;
 mod summarizing;
 pub mod swe_agent;
 mod tools;
+mod window;
 
+pub use amortized::{AmortizedForgetting, AmortizedSettings};
 pub use extractive::Extractive;
 pub use folding::{Folding, FoldingSettings};
 pub use masking::{MaskingSettings, ObservationMasking};
@@ -63,3 +66,4 @@ pub use registry::{
     policies,
 };
 pub use summarizing::{LlmSummarizing, SummarizingSettings};
+pub use window::{ConversationWindow, WindowSettings};
