@@ -5,6 +5,8 @@
 
 mod openhands;
 mod openhands_condense;
+mod openhands_v0;
+mod swe_agent;
 
 use std::path::{Path, PathBuf};
 
@@ -33,6 +35,9 @@ fn driver(suite: &str) -> Option<Driver> {
         "openhands/branch" => openhands::branch,
         "openhands/condense" => openhands_condense::condense,
         "openhands/indices" => openhands::indices_suite,
+        "openhands-v0/view" => openhands_v0::view,
+        "openhands-v0/condense" => openhands_v0::condense,
+        "sweagent" => swe_agent::process,
         _ => return None,
     })
 }
@@ -88,7 +93,8 @@ fn run(dir: &Path, file: &Path) -> anyhow::Result<bool> {
         if answer.expected == answer.got {
             passed += 1;
         } else {
-            failures.push((case["id"].as_str().unwrap_or("?").to_owned(), answer));
+            let id = case["id"].as_str().map_or_else(|| format!("line {}", number + 1), str::to_owned);
+            failures.push((id, answer));
         }
     }
     println!("{suite} {passed}/{total}");
