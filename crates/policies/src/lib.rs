@@ -33,6 +33,7 @@ mod layout;
 mod masking;
 mod none;
 pub mod openhands;
+pub mod pi;
 mod recent;
 mod registry;
 mod summarizing;

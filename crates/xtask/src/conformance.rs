@@ -5,6 +5,7 @@
 
 mod openhands;
 mod openhands_condense;
+mod pi;
 
 use std::path::{Path, PathBuf};
 
@@ -33,6 +34,8 @@ fn driver(suite: &str) -> Option<Driver> {
         "openhands/branch" => openhands::branch,
         "openhands/condense" => openhands_condense::condense,
         "openhands/indices" => openhands::indices_suite,
+        _ if suite.starts_with("pi/v1/") => pi::v1,
+        _ if suite.starts_with("pi/") => pi::v0,
         _ => return None,
     })
 }

@@ -1,0 +1,237 @@
+//! The Pi coding agent at two releases: every kind of case, with the guards off.
+
+use condenser::event::{Event, EventKind, Source};
+use condenser_policies::pi::peer::{
+    self, Leaf, Placed, Release, Reply, Request, Settings, context_tokens, estimate, serialize, should_compact,
+};
+use condenser_traces::{Document, format, read_document};
+use serde_json::{Value, json};
+
+use super::Answer;
+
+pub(super) fn v0(case: &Value) -> Answer {
+    answer(case, Release::V0)
+}
+
+pub(super) fn v1(case: &Value) -> Answer {
+    answer(case, Release::V1)
+}
+
+fn answer(case: &Value, release: Release) -> Answer {
+    let input = &case["input"];
+    let mut expected = case["expected"].clone();
+    let entries = list(&input["entries"]);
+    let messages = list(&input["messages"]);
+    let got = match case["kind"].as_str().unwrap_or_default() {
+        "estimate" => json!({"tokens": estimate(&input["message"], release)}),
+        "context_tokens" => {
+            let tokens = context_tokens(messages, release);
+            json!({
+                "tokens": tokens.tokens,
+                "usageTokens": tokens.usage_tokens,
+                "trailingTokens": tokens.trailing_tokens,
+                "lastUsageIndex": tokens.last_usage,
+            })
+        }
+        "should" => {
+            let number = |name: &str| input[name].as_u64().unwrap_or_default();
+            let compact =
+                should_compact(number("contextTokens"), number("contextWindow"), &settings(&input["settings"]));
+            json!({"compact": compact})
+        }
+        "serialize" => json!({"text": serialize(messages, release)}),
+        "cut" => {
+            let number = |name: &str| input[name].as_u64().unwrap_or_default() as usize;
+            let keep = input["keepRecentTokens"].as_u64().unwrap_or_default();
+            let cut = peer::cut(entries, number("startIndex"), number("endIndex"), keep, release);
+            json!({
+                "firstKeptEntryIndex": cut.first_kept,
+                "turnStartIndex": cut.turn_start.map_or(-1, |index| index as i64),
+                "isSplitTurn": cut.turn_start.is_some(),
+            })
+        }
+        "context" => context(input, entries, release),
+        "prepare" => prepare(entries, &settings(&input["settings"]), release),
+        "compact" => {
+            if let Some(error) = expected.get_mut("error") {
+                *error = json!(true);
+            }
+            compact(input, entries, release)
+        }
+        "branch" => branch(input, entries, release),
+        "migrate" => {
+            let (ours, theirs) = migrate(&input["lines"], &expected["entries"]);
+            expected = theirs;
+            ours
+        }
+        _ => json!("unknown kind"),
+    };
+    Answer { expected, got }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn settings(value: &Value) -> Settings {
+    let number = |name: &str| value[name].as_u64().unwrap_or_default();
+    Settings {
+        enabled: value["enabled"] == true,
+        reserve_tokens: number("reserveTokens"),
+        keep_recent_tokens: number("keepRecentTokens"),
+    }
+}
+
+fn ids(entries: &[Value], placed: &[Placed<'_>]) -> Value {
+    placed.iter().map(|placed| entries[placed.entry]["id"].clone()).collect()
+}
+
+fn context(input: &Value, entries: &[Value], release: Release) -> Value {
+    let leaf = match input.get("leafId") {
+        None => Leaf::Last,
+        Some(Value::String(id)) => Leaf::Id(id),
+        Some(_) => Leaf::Before,
+    };
+    let Ok(context) = peer::context(entries, leaf, release) else { return json!("a circle") };
+    let show = |entry: usize, message: &Value| {
+        let mut shown = json!({"role": message["role"], "entryId": entries[entry]["id"], "text": peer::text(message)});
+        if peer::n_images(message) > 0 {
+            shown["images"] = json!(peer::n_images(message));
+        }
+        shown
+    };
+    let messages: Vec<Value> = context.messages.iter().map(|placed| show(placed.entry, &placed.message)).collect();
+    let lowered =
+        context.messages.iter().filter_map(|placed| Some(show(placed.entry, &*peer::lower(&placed.message)?)));
+    let mut got = json!({
+        "messages": messages,
+        "llm": lowered.collect::<Vec<_>>(),
+        "thinkingLevel": context.thinking_level,
+        "model": context.model.map(|(provider, model)| json!({"provider": provider, "modelId": model})),
+    });
+    if release == Release::V1 {
+        got["contextEntryIds"] = context.entries.iter().map(|&at| entries[at]["id"].clone()).collect();
+    }
+    got
+}
+
+fn prepare(entries: &[Value], settings: &Settings, release: Release) -> Value {
+    let Some(plan) = peer::prepare(entries, settings, release) else { return Value::Null };
+    let text = |placed: &[Placed<'_>]| serialize(placed.iter().map(|placed| &*placed.message), release);
+    json!({
+        "firstKeptEntryId": entries.get(plan.first_kept).map(|entry| &entry["id"]),
+        "isSplitTurn": plan.is_split,
+        "tokensBefore": plan.tokens_before,
+        "previousSummary": plan.previous_summary,
+        "summarizeIds": ids(entries, &plan.summarize),
+        "turnPrefixIds": ids(entries, &plan.turn_prefix),
+        "readFiles": plan.files.read(),
+        "modifiedFiles": plan.files.changed(),
+        "fileBlock": plan.files.block(),
+        "conversation": text(&plan.summarize),
+        "turnPrefixConversation": text(&plan.turn_prefix),
+    })
+}
+
+fn compact(input: &Value, entries: &[Value], release: Release) -> Value {
+    let settings = settings(&input["settings"]);
+    let Some(plan) = peer::prepare(entries, &settings, release) else { return json!("no plan") };
+    let mut replies = list(&input["replies"]).iter();
+    let mut requests = Vec::new();
+    let mut summarize = |request: Request| {
+        requests.push(json!({"maxTokens": request.max_tokens, "hasPreviousSummary": request.previous.is_some()}));
+        let reply = replies.next().unwrap_or(&Value::Null);
+        Reply {
+            texts: list(&reply["parts"]).iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            stop_reason: reply["stopReason"].as_str().unwrap_or_default().to_owned(),
+            error: reply["errorMessage"].as_str().map(str::to_owned),
+            has_call: reply["call"] == true,
+        }
+    };
+    match peer::summary(&plan, &settings, release, &mut summarize) {
+        Err(_) => json!({"error": true}),
+        Ok(summary) => json!({
+            "summary": summary,
+            "firstKeptEntryId": entries.get(plan.first_kept).map(|entry| &entry["id"]),
+            "tokensBefore": plan.tokens_before,
+            "details": {"readFiles": plan.files.read(), "modifiedFiles": plan.files.changed()},
+            "requests": requests,
+        }),
+    }
+}
+
+fn branch(input: &Value, entries: &[Value], release: Release) -> Value {
+    let target = input["targetId"].as_str().unwrap_or_default();
+    let budget = input["tokenBudget"].as_u64().unwrap_or_default();
+    let Ok(branch) = peer::branch(entries, input["oldLeafId"].as_str(), target, budget, release) else {
+        return json!("a circle");
+    };
+    json!({
+        "commonAncestorId": branch.ancestor.map(|at| &entries[at]["id"]),
+        "entryIds": branch.entries.iter().map(|&at| &entries[at]["id"]).collect::<Vec<_>>(),
+        "messageIds": ids(entries, &branch.messages),
+        "totalTokens": branch.tokens,
+        "readFiles": branch.files.read(),
+        "modifiedFiles": branch.files.changed(),
+    })
+}
+
+/// An old file through the trace reader, which reads all versions as they are and writes none: per entry its kind, the
+/// one before it, its role, and for a compaction the entries that it takes out. What we answer, then what is expected.
+fn migrate(lines: &Value, migrated: &Value) -> (Value, Value) {
+    let text: String = list(lines).iter().map(|line| format!("{line}\n")).collect();
+    let trace = Document::from_bytes("case.jsonl".as_ref(), text.into_bytes())
+        .and_then(|document| read_document(document, Some(format("pi")?)))
+        .map(|mut traces| traces.swap_remove(0));
+    let Ok(trace) = trace else { return (json!("unreadable"), Value::Null) };
+    let line_of = |record: &str| -> Option<usize> {
+        match record.strip_prefix("line-") {
+            Some(number) => number.parse::<usize>().ok()?.checked_sub(1),
+            None => list(lines).iter().position(|line| line["id"] == record),
+        }
+    };
+    let line = |event: &Event| line_of(&event.origin.as_ref()?.record);
+    let mut ours: Vec<Value> = Vec::new();
+    let mut before = None;
+    for event in &trace.events {
+        let at = line(event);
+        if at == before || at == Some(0) {
+            continue;
+        }
+        let mut entry = json!({"line": at, "parentIndex": before, "role": role(event)});
+        if let EventKind::Condensation(record) = &event.kind {
+            let forgotten: std::collections::BTreeSet<_> = trace
+                .events
+                .iter()
+                .filter(|event| record.forgotten_event_ids.contains(&event.id))
+                .filter_map(line)
+                .collect();
+            entry["forgets"] = json!(forgotten);
+        }
+        ours.push(entry);
+        before = at;
+    }
+    let shown: std::collections::BTreeSet<usize> =
+        trace.events.iter().filter(|event| event.kind.is_shown()).filter_map(line).collect();
+    let expect = |(at, entry): (usize, &Value)| {
+        let mut expected = json!({"line": at + 1, "parentIndex": entry["parentIndex"], "role": entry["role"]});
+        if entry["type"] == "compaction" {
+            let end = entry["firstKeptIndex"].as_u64().map_or(at + 1, |first| first as usize);
+            expected["forgets"] = json!(shown.range(..end).collect::<Vec<_>>());
+        }
+        expected
+    };
+    (json!(ours), list(migrated).iter().enumerate().map(expect).collect())
+}
+
+/// The role that an entry was read as, by the words of version 3.
+fn role(event: &Event) -> Option<&str> {
+    let written = match &event.kind {
+        EventKind::Unknown(unknown) => &unknown.payload["message"]["role"],
+        _ => event.foreign.get("message").map_or(&Value::Null, |message| &message["role"]),
+    };
+    match (written.as_str(), event.source) {
+        (Some("hookMessage"), Source::Environment) if event.kind.is_shown() => Some("custom"),
+        (role, _) => role,
+    }
+}
