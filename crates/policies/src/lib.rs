@@ -27,13 +27,16 @@
 //! assert!(matches!(outcome.result, OutcomeKind::Applied(_)));
 //! ```
 
+pub mod exact;
 mod extractive;
 mod folding;
+pub mod freecode;
 mod layout;
 mod masking;
 mod none;
 pub mod openhands;
 pub mod pi;
+pub mod powercode;
 mod recent;
 mod registry;
 mod summarizing;

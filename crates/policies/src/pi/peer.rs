@@ -9,6 +9,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::exact::{js_json, utf16_len, utf16_slice};
+
 /// Which of the two published generations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
@@ -18,21 +20,66 @@ pub enum Release {
     V1,
 }
 
-/// When to compact and how much to keep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+/// The settings of a release.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Whether anything is compacted at all.
     pub enabled: bool,
-    /// Tokens of the window that stay free. The summary's limits are shares of it in 0.73.
+    /// Tokens of the window that stay free.
     pub reserve_tokens: u64,
     /// Tokens of the newest messages that stay.
     pub keep_recent_tokens: u64,
+    /// Characters that count for a token.
+    pub characters_per_token: u64,
+    /// Characters that count for an image.
+    pub image_characters: u64,
+    /// Characters that count for an image in a message of the user.
+    pub user_image_characters: u64,
+    /// The most characters of one tool result that the summarizer is shown.
+    pub result_characters: usize,
+    /// The most tokens of a summary, as a share of `reserve_tokens`. `None`: the model's own limit.
+    pub summary_share: Option<f64>,
+    /// The same for the beginning of a split turn.
+    pub turn_prefix_share: Option<f64>,
+    /// The share of a branch's budget up to which a summary may still exceed it.
+    pub branch_summary_share: f64,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
-        Self { enabled: true, reserve_tokens: 16_384, keep_recent_tokens: 20_000 }
+impl Settings {
+    /// The defaults of a release.
+    pub fn of(release: Release) -> Self {
+        let v0 = Self {
+            enabled: true,
+            reserve_tokens: 16_384,
+            keep_recent_tokens: 20_000,
+            characters_per_token: 4,
+            image_characters: 4_800,
+            user_image_characters: 0,
+            result_characters: 2_000,
+            summary_share: Some(0.8),
+            turn_prefix_share: Some(0.5),
+            branch_summary_share: 0.9,
+        };
+        match release {
+            Release::V0 => v0,
+            Release::V1 => Self { user_image_characters: 4_800, summary_share: None, turn_prefix_share: None, ..v0 },
+        }
+    }
+}
+
+/// A release with its settings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pi {
+    /// The release.
+    pub release: Release,
+    /// The settings.
+    pub settings: Settings,
+}
+
+impl Pi {
+    /// A release with its defaults.
+    pub fn new(release: Release) -> Self {
+        Self { release, settings: Settings::of(release) }
     }
 }
 
@@ -208,20 +255,12 @@ pub struct Branch<'a> {
     pub files: Files,
 }
 
-/// Characters that count for an image.
-const IMAGE: usize = 4_800;
-/// The most of one tool result that a summarizer is shown.
-const RESULT_LIMIT: usize = 2_000;
 const SUMMARY_BEFORE: &str =
     "The conversation history before this point was compacted into the following summary:\n\n<summary>\n";
 const BRANCH_BEFORE: &str =
     "The following is a summary of a branch that this conversation came back from:\n\n<summary>\n";
 /// The first half of a summary where only the beginning of a turn was summarized.
 const NO_HISTORY: &str = "No prior history.";
-
-fn units(text: &str) -> usize {
-    text.encode_utf16().count()
-}
 
 fn role(message: &Value) -> &str {
     message["role"].as_str().unwrap_or_default()
@@ -263,32 +302,34 @@ pub fn n_images(message: &Value) -> usize {
     blocks(message).iter().filter(|block| block["type"] == "image").count()
 }
 
-/// The size of one message: a quarter of its characters, rounded up.
-pub fn estimate(message: &Value, release: Release) -> u64 {
-    let own = |name: &str| message[name].as_str().map_or(0, units);
-    let content =
-        |images: bool| texts(message).map(units).sum::<usize>() + if images { IMAGE * n_images(message) } else { 0 };
+/// The size of one message: its characters by those of a token, rounded up.
+pub fn estimate(message: &Value, pi: &Pi) -> u64 {
+    let own = |name: &str| message[name].as_str().map_or(0, utf16_len);
+    let content = |image: u64| texts(message).map(utf16_len).sum::<usize>() as u64 + image * n_images(message) as u64;
+    let (image, user_image) = (pi.settings.image_characters, pi.settings.user_image_characters);
     let characters = match role(message) {
-        "user" => content(release == Release::V1),
+        "user" => content(user_image),
         "assistant" => {
             let part = |block: &Value| match block["type"].as_str() {
-                Some("thinking") => block["thinking"].as_str().map_or(0, units),
-                Some("toolCall") => block["name"].as_str().map_or(0, units) + units(&block["arguments"].to_string()),
+                Some("thinking") => block["thinking"].as_str().map_or(0, utf16_len),
+                Some("toolCall") => {
+                    block["name"].as_str().map_or(0, utf16_len) + utf16_len(&js_json(&block["arguments"]))
+                }
                 _ => 0,
             };
-            content(false) + blocks(message).iter().map(part).sum::<usize>()
+            content(0) + blocks(message).iter().map(part).sum::<usize>() as u64
         }
-        "toolResult" | "custom" => content(true),
-        "bashExecution" => own("command") + own("output"),
-        "branchSummary" | "compactionSummary" => own("summary"),
-        "system" if release == Release::V1 => {
+        "toolResult" | "custom" => content(image),
+        "bashExecution" => (own("command") + own("output")) as u64,
+        "branchSummary" | "compactionSummary" => own("summary") as u64,
+        "system" if pi.release == Release::V1 => {
             let sections = message["sections"].as_object();
             let sections = sections.into_iter().flat_map(Map::values).filter_map(Value::as_str);
-            content(true) + sections.map(units).sum::<usize>()
+            content(image) + sections.map(utf16_len).sum::<usize>() as u64
         }
         _ => 0,
     };
-    (characters as u64).div_ceil(4)
+    characters.div_ceil(pi.settings.characters_per_token.max(1))
 }
 
 /// The size that a provider reported.
@@ -309,13 +350,13 @@ fn usage(message: &Value, release: Release) -> Option<u64> {
 }
 
 /// The size of a list: the last usable report, and an estimate of what came after it.
-pub fn context_tokens<'m>(messages: impl IntoIterator<Item = &'m Value>, release: Release) -> ContextTokens {
+pub fn context_tokens<'m>(messages: impl IntoIterator<Item = &'m Value>, pi: &Pi) -> ContextTokens {
     let mut tokens = ContextTokens::default();
     for (index, message) in messages.into_iter().enumerate() {
-        if let Some(reported) = usage(message, release) {
+        if let Some(reported) = usage(message, pi.release) {
             tokens = ContextTokens { usage_tokens: reported, last_usage: Some(index), ..ContextTokens::default() };
         } else {
-            tokens.trailing_tokens += estimate(message, release);
+            tokens.trailing_tokens += estimate(message, pi);
         }
     }
     tokens.tokens = tokens.usage_tokens.saturating_add(tokens.trailing_tokens);
@@ -518,17 +559,17 @@ fn projected_items<'a>(entries: &'a [Value], context: &[usize]) -> Vec<Item<'a>>
 const STARTS_TURN: [&str; 5] = ["user", "bashExecution", "custom", "branchSummary", "compactionSummary"];
 
 /// Where entries `start..end` are cut so that about `keep` tokens stay, for a list without edits.
-pub fn cut(entries: &[Value], start: usize, end: usize, keep: u64, release: Release) -> Cut {
+pub fn cut(entries: &[Value], start: usize, end: usize, keep: u64, pi: &Pi) -> Cut {
     let mut items = raw_items(entries);
-    if release == Release::V1 {
+    if pi.release == Release::V1 {
         for item in items.iter_mut().filter(|item| is_blank_branch(item.entry)) {
             item.messages.clear();
         }
     }
-    find_cut(&items, start, end.min(entries.len()), keep, release)
+    find_cut(&items, start, end.min(entries.len()), keep, pi)
 }
 
-fn find_cut(items: &[Item<'_>], start: usize, end: usize, keep: u64, release: Release) -> Cut {
+fn find_cut(items: &[Item<'_>], start: usize, end: usize, keep: u64, pi: &Pi) -> Cut {
     let is_cut_point = |index: &usize| {
         let item = &items[*index];
         kind(item.entry) != "compaction" && (item.has(&STARTS_TURN) || item.has(&["assistant"]))
@@ -542,8 +583,8 @@ fn find_cut(items: &[Item<'_>], start: usize, end: usize, keep: u64, release: Re
     let mut exceeded = false;
     for index in (start..end).rev() {
         let item = &items[index];
-        let size: u64 = item.messages.iter().map(|message| estimate(message, release)).sum();
-        let counts = match release {
+        let size: u64 = item.messages.iter().map(|message| estimate(message, pi)).sum();
+        let counts = match pi.release {
             Release::V0 => kind(item.entry) == "message",
             Release::V1 => size > 0,
         };
@@ -553,14 +594,14 @@ fn find_cut(items: &[Item<'_>], start: usize, end: usize, keep: u64, release: Re
         tokens += size;
         if tokens >= keep {
             exceeded = true;
-            let otherwise = if release == Release::V0 { first } else { last };
+            let otherwise = if pi.release == Release::V0 { first } else { last };
             cut = points.iter().copied().find(|&point| point >= index).unwrap_or(otherwise);
             break;
         }
     }
     while cut > start {
         let before = &items[cut - 1];
-        let stops = match release {
+        let stops = match pi.release {
             Release::V0 => kind(before.entry) == "message",
             Release::V1 => !before.messages.is_empty(),
         };
@@ -569,14 +610,14 @@ fn find_cut(items: &[Item<'_>], start: usize, end: usize, keep: u64, release: Re
         }
         cut -= 1;
     }
-    let starts_turn = |item: &Item<'_>| match release {
+    let starts_turn = |item: &Item<'_>| match pi.release {
         Release::V0 => match kind(item.entry) {
             "message" => item.has(&["user", "bashExecution"]),
             kind => matches!(kind, "branch_summary" | "custom_message"),
         },
         Release::V1 => item.has(&STARTS_TURN),
     };
-    let is_whole = items.get(cut).is_some_and(|item| match release {
+    let is_whole = items.get(cut).is_some_and(|item| match pi.release {
         Release::V0 => kind(item.entry) == "message" && item.has(&["user"]),
         Release::V1 => starts_turn(item),
     });
@@ -585,15 +626,15 @@ fn find_cut(items: &[Item<'_>], start: usize, end: usize, keep: u64, release: Re
 }
 
 /// Plans the compaction of a path from a root to a leaf. `None` where there is none to make.
-pub fn prepare<'a>(path: &'a [Value], settings: &Settings, release: Release) -> Option<Plan<'a>> {
+pub fn prepare<'a>(path: &'a [Value], pi: &Pi) -> Option<Plan<'a>> {
     if kind(path.last()?) == "compaction" {
         return None;
     }
     let all: Vec<usize> = (0..path.len()).collect();
     let latest = latest_compaction(path, &all);
-    let context = context_entries(path, all, release);
-    let messages = project(path, &context, release);
-    let (items, start, tokens_before) = match release {
+    let context = context_entries(path, all, pi.release);
+    let messages = project(path, &context, pi.release);
+    let (items, start, tokens_before) = match pi.release {
         Release::V0 => {
             let kept = latest.map(|at| {
                 let first_kept = path[at]["firstKeptEntryId"].as_str();
@@ -601,33 +642,33 @@ pub fn prepare<'a>(path: &'a [Value], settings: &Settings, release: Release) -> 
                     .position(|entry| first_kept.is_some() && entry["id"].as_str() == first_kept)
                     .unwrap_or(at + 1)
             });
-            let tokens = context_tokens(messages.iter().map(|placed| &*placed.message), release).tokens;
+            let tokens = context_tokens(messages.iter().map(|placed| &*placed.message), pi).tokens;
             (raw_items(path), kept.unwrap_or(0), tokens)
         }
         Release::V1 => {
-            (projected_items(path, &context), usize::from(latest.is_some()), projected_tokens(path, &messages))
+            (projected_items(path, &context), usize::from(latest.is_some()), projected_tokens(path, &messages, pi))
         }
     };
     let end = items.len();
-    let mut cut = find_cut(&items, start, end, settings.keep_recent_tokens, release);
-    if release == Release::V1 && cut.exceeded && leaves_failed_attempt(&items, cut.first_kept + 1) {
+    let mut cut = find_cut(&items, start, end, pi.settings.keep_recent_tokens, pi);
+    if pi.release == Release::V1 && cut.exceeded && leaves_failed_attempt(&items, cut.first_kept + 1) {
         cut.first_kept += 1;
         cut.turn_start = None;
     }
     let to_place = |items: &[Item<'a>]| -> Vec<Placed<'a>> {
         let placed = |item: &Item<'a>| {
-            let shown = item.messages.iter().filter(|message| release == Release::V0 || role(message) != "system");
+            let shown = item.messages.iter().filter(|message| pi.release == Release::V0 || role(message) != "system");
             shown.map(|message| Placed { entry: item.at, message: message.clone() }).collect::<Vec<_>>()
         };
         items.iter().flat_map(placed).collect()
     };
     let summarize = to_place(&items[start..cut.turn_start.unwrap_or(cut.first_kept).max(start)]);
     let turn_prefix = cut.turn_start.map_or_else(Vec::new, |turn| to_place(&items[turn..cut.first_kept]));
-    if release == Release::V1 && summarize.is_empty() && turn_prefix.is_empty() {
+    if pi.release == Release::V1 && summarize.is_empty() && turn_prefix.is_empty() {
         return None;
     }
     let first_kept = items.get(cut.first_kept).map_or(path.len(), |item| item.at);
-    if release == Release::V0 && !truthy(&path.get(first_kept)?["id"]) {
+    if pi.release == Release::V0 && !truthy(&path.get(first_kept)?["id"]) {
         return None;
     }
     let mut files = Files::default();
@@ -662,10 +703,9 @@ fn leaves_failed_attempt(items: &[Item<'_>], from: usize) -> bool {
 }
 
 /// The size of a context, where a report counts only if nothing changed the context after it.
-fn projected_tokens(path: &[Value], messages: &[Placed<'_>]) -> u64 {
-    let release = Release::V1;
+fn projected_tokens(path: &[Value], messages: &[Placed<'_>], pi: &Pi) -> u64 {
     let changed = path.iter().rposition(|entry| matches!(kind(entry), "context_edit" | "compaction"));
-    let tokens = context_tokens(messages.iter().map(|placed| &*placed.message), release);
+    let tokens = context_tokens(messages.iter().map(|placed| &*placed.message), pi);
     let owner = tokens.last_usage.map(|index| messages[index].entry);
     if owner.is_some_and(|owner| changed.is_none_or(|changed| owner > changed)) {
         return tokens.tokens;
@@ -673,7 +713,7 @@ fn projected_tokens(path: &[Value], messages: &[Placed<'_>]) -> u64 {
     let is_system = |placed: &&Placed<'_>| role(&placed.message) == "system";
     let others = messages.iter().filter(|placed| !is_system(placed));
     let system = messages.iter().rfind(is_system);
-    others.chain(system).map(|placed| estimate(&placed.message, release)).sum()
+    others.chain(system).map(|placed| estimate(&placed.message, pi)).sum()
 }
 
 /// A message as the model is given it: `None` for an excluded command.
@@ -709,15 +749,15 @@ pub fn lower(message: &Value) -> Option<Cow<'_, Value>> {
 }
 
 /// Messages as the text that a summarizer is given.
-pub fn serialize<'m>(messages: impl IntoIterator<Item = &'m Value>, release: Release) -> String {
+pub fn serialize<'m>(messages: impl IntoIterator<Item = &'m Value>, pi: &Pi) -> String {
     let mut parts: Vec<String> = Vec::new();
     for message in messages {
         let Some(message) = lower(message) else { continue };
         let text: String = texts(&message).collect();
         match role(&message) {
             "user" if !text.is_empty() => parts.push(format!("[User]: {text}")),
-            "assistant" => parts.extend(serialize_answer(&message, release)),
-            "toolResult" if !text.is_empty() => parts.push(format!("[Tool result]: {}", shorten(&text, release))),
+            "assistant" => parts.extend(serialize_answer(&message, pi.release)),
+            "toolResult" if !text.is_empty() => parts.push(format!("[Tool result]: {}", shorten(&text, pi))),
             _ => {}
         }
     }
@@ -737,7 +777,7 @@ fn serialize_answer(message: &Value, release: Release) -> Vec<String> {
     let call = |call: &Value| {
         let arguments = call["arguments"].as_object();
         let arguments: Vec<String> =
-            arguments.into_iter().flatten().map(|(name, value)| format!("{name}={value}")).collect();
+            arguments.into_iter().flatten().map(|(name, value)| format!("{name}={}", js_json(value))).collect();
         format!("{}({})", call["name"].as_str().unwrap_or_default(), arguments.join(", "))
     };
     [
@@ -750,15 +790,18 @@ fn serialize_answer(message: &Value, release: Release) -> Vec<String> {
     .collect()
 }
 
-fn shorten(text: &str, release: Release) -> Cow<'_, str> {
-    let all: Vec<u16> = text.encode_utf16().collect();
-    if all.len() <= RESULT_LIMIT {
+fn shorten<'t>(text: &'t str, pi: &Pi) -> Cow<'t, str> {
+    let most = pi.settings.result_characters;
+    let n = utf16_len(text);
+    if n <= most {
         return Cow::Borrowed(text);
     }
-    let splits_pair = (0xD800..0xDC00).contains(&all[RESULT_LIMIT - 1]);
-    let kept = RESULT_LIMIT - usize::from(splits_pair && release == Release::V1);
-    let more = all.len() - RESULT_LIMIT;
-    Cow::Owned(format!("{}\n\n[... {more} more characters truncated]", String::from_utf16_lossy(&all[..kept])))
+    let mut kept = utf16_slice(text, 0, most);
+    // 1.6 leaves half a character out, where 0.73 keeps it.
+    if pi.release == Release::V1 && !text.starts_with(&kept) {
+        kept.pop();
+    }
+    Cow::Owned(format!("{kept}\n\n[... {} more characters truncated]", n - most))
 }
 
 /// What a summarizer is asked.
@@ -811,30 +854,27 @@ pub enum CompactError {
 ///
 /// # Errors
 /// [`CompactError`]; nothing is compacted then.
-pub fn summary(
-    plan: &Plan<'_>,
-    settings: &Settings,
-    release: Release,
-    summarize: &mut dyn FnMut(Request) -> Reply,
-) -> Result<String, CompactError> {
-    let messages = |placed: &[Placed<'_>]| serialize(placed.iter().map(|placed| &*placed.message), release);
-    let share = |tenths: u64| match release {
-        Release::V0 => Some(settings.reserve_tokens.saturating_mul(tenths) / 10),
-        Release::V1 => None,
-    };
+pub fn summary(plan: &Plan<'_>, pi: &Pi, summarize: &mut dyn FnMut(Request) -> Reply) -> Result<String, CompactError> {
+    let messages = |placed: &[Placed<'_>]| serialize(placed.iter().map(|placed| &*placed.message), pi);
+    let reserve = pi.settings.reserve_tokens as f64;
+    let limit = |share: Option<f64>| share.map(|share| (reserve * share) as u64);
     let mut ask = |is_turn_prefix: bool| {
         let request = Request {
             conversation: messages(if is_turn_prefix { &plan.turn_prefix } else { &plan.summarize }),
             previous: plan.previous_summary.filter(|_| !is_turn_prefix).map(str::to_owned),
             is_turn_prefix,
-            max_tokens: share(if is_turn_prefix { 5 } else { 8 }),
+            max_tokens: limit(if is_turn_prefix { pi.settings.turn_prefix_share } else { pi.settings.summary_share }),
         };
-        check(summarize(request), if is_turn_prefix { "summary of the turn's beginning" } else { "summary" }, release)
+        check(
+            summarize(request),
+            if is_turn_prefix { "summary of the turn's beginning" } else { "summary" },
+            pi.release,
+        )
     };
     let mut text = if plan.is_split && !plan.turn_prefix.is_empty() {
         let history = match plan.previous_summary {
             _ if !plan.summarize.is_empty() => ask(false)?,
-            Some(previous) if release == Release::V1 => previous.to_owned(),
+            Some(previous) if pi.release == Release::V1 => previous.to_owned(),
             _ => NO_HISTORY.to_owned(),
         };
         format!("{history}\n\n---\n\n**Turn Context (split turn):**\n\n{}", ask(true)?)
@@ -865,7 +905,7 @@ pub fn branch<'a>(
     old: Option<&str>,
     target: &str,
     budget: u64,
-    release: Release,
+    pi: &Pi,
 ) -> Result<Branch<'a>, Circle> {
     let positions = positions(entries);
     let to_root = |id: &str| positions.get(id).map_or(Ok(Vec::new()), |&leaf| path(entries, &positions, leaf));
@@ -884,10 +924,10 @@ pub fn branch<'a>(
         let entry = &entries[at];
         let Some(message) = message_of(entry).filter(|message| role(message) != "toolResult") else { continue };
         branch.files.add_calls(&message);
-        let tokens = estimate(&message, release);
+        let tokens = estimate(&message, pi);
         if budget > 0 && branch.tokens + tokens > budget {
             let is_summary = matches!(kind(entry), "compaction" | "branch_summary");
-            if is_summary && (branch.tokens as f64) < budget as f64 * 0.9 {
+            if is_summary && (branch.tokens as f64) < budget as f64 * pi.settings.branch_summary_share {
                 branch.tokens += tokens;
                 branch.messages.push(Placed { entry: at, message });
             }

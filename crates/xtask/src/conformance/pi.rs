@@ -1,9 +1,7 @@
 //! The Pi coding agent at two releases: every kind of case, with the guards off.
 
 use condenser::event::{Event, EventKind, Source};
-use condenser_policies::pi::peer::{
-    self, Leaf, Placed, Release, Reply, Request, Settings, context_tokens, estimate, serialize, should_compact,
-};
+use condenser_policies::pi::peer::{self, Leaf, Pi, Placed, Release, Reply, Request};
 use condenser_traces::{Document, format, read_document};
 use serde_json::{Value, json};
 
@@ -19,13 +17,15 @@ pub(super) fn v1(case: &Value) -> Answer {
 
 fn answer(case: &Value, release: Release) -> Answer {
     let input = &case["input"];
+    let pi = &pi(input, release);
     let mut expected = case["expected"].clone();
     let entries = list(&input["entries"]);
     let messages = list(&input["messages"]);
+    let number = |name: &str| input[name].as_u64().unwrap_or_default();
     let got = match case["kind"].as_str().unwrap_or_default() {
-        "estimate" => json!({"tokens": estimate(&input["message"], release)}),
+        "estimate" => json!({"tokens": peer::estimate(&input["message"], pi)}),
         "context_tokens" => {
-            let tokens = context_tokens(messages, release);
+            let tokens = peer::context_tokens(messages, pi);
             json!({
                 "tokens": tokens.tokens,
                 "usageTokens": tokens.usage_tokens,
@@ -34,16 +34,13 @@ fn answer(case: &Value, release: Release) -> Answer {
             })
         }
         "should" => {
-            let number = |name: &str| input[name].as_u64().unwrap_or_default();
-            let compact =
-                should_compact(number("contextTokens"), number("contextWindow"), &settings(&input["settings"]));
+            let compact = peer::should_compact(number("contextTokens"), number("contextWindow"), &pi.settings);
             json!({"compact": compact})
         }
-        "serialize" => json!({"text": serialize(messages, release)}),
+        "serialize" => json!({"text": peer::serialize(messages, pi)}),
         "cut" => {
-            let number = |name: &str| input[name].as_u64().unwrap_or_default() as usize;
-            let keep = input["keepRecentTokens"].as_u64().unwrap_or_default();
-            let cut = peer::cut(entries, number("startIndex"), number("endIndex"), keep, release);
+            let (start, end) = (number("startIndex") as usize, number("endIndex") as usize);
+            let cut = peer::cut(entries, start, end, number("keepRecentTokens"), pi);
             json!({
                 "firstKeptEntryIndex": cut.first_kept,
                 "turnStartIndex": cut.turn_start.map_or(-1, |index| index as i64),
@@ -51,14 +48,15 @@ fn answer(case: &Value, release: Release) -> Answer {
             })
         }
         "context" => context(input, entries, release),
-        "prepare" => prepare(entries, &settings(&input["settings"]), release),
+        "prepare" => prepare(entries, pi),
         "compact" => {
+            // The wording of an error is informative.
             if let Some(error) = expected.get_mut("error") {
                 *error = json!(true);
             }
-            compact(input, entries, release)
+            compact(input, entries, pi)
         }
-        "branch" => branch(input, entries, release),
+        "branch" => branch(input, entries, pi),
         "migrate" => {
             let (ours, theirs) = migrate(&input["lines"], &expected["entries"]);
             expected = theirs;
@@ -69,17 +67,19 @@ fn answer(case: &Value, release: Release) -> Answer {
     Answer { expected, got }
 }
 
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
+fn pi(input: &Value, release: Release) -> Pi {
+    let given = &input["settings"];
+    let mut pi = Pi::new(release);
+    if given.is_object() {
+        pi.settings.enabled = given["enabled"] == true;
+        pi.settings.reserve_tokens = given["reserveTokens"].as_u64().unwrap_or_default();
+        pi.settings.keep_recent_tokens = given["keepRecentTokens"].as_u64().unwrap_or_default();
+    }
+    pi
 }
 
-fn settings(value: &Value) -> Settings {
-    let number = |name: &str| value[name].as_u64().unwrap_or_default();
-    Settings {
-        enabled: value["enabled"] == true,
-        reserve_tokens: number("reserveTokens"),
-        keep_recent_tokens: number("keepRecentTokens"),
-    }
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 fn ids(entries: &[Value], placed: &[Placed<'_>]) -> Value {
@@ -115,9 +115,9 @@ fn context(input: &Value, entries: &[Value], release: Release) -> Value {
     got
 }
 
-fn prepare(entries: &[Value], settings: &Settings, release: Release) -> Value {
-    let Some(plan) = peer::prepare(entries, settings, release) else { return Value::Null };
-    let text = |placed: &[Placed<'_>]| serialize(placed.iter().map(|placed| &*placed.message), release);
+fn prepare(entries: &[Value], pi: &Pi) -> Value {
+    let Some(plan) = peer::prepare(entries, pi) else { return Value::Null };
+    let text = |placed: &[Placed<'_>]| peer::serialize(placed.iter().map(|placed| &*placed.message), pi);
     json!({
         "firstKeptEntryId": entries.get(plan.first_kept).map(|entry| &entry["id"]),
         "isSplitTurn": plan.is_split,
@@ -133,9 +133,8 @@ fn prepare(entries: &[Value], settings: &Settings, release: Release) -> Value {
     })
 }
 
-fn compact(input: &Value, entries: &[Value], release: Release) -> Value {
-    let settings = settings(&input["settings"]);
-    let Some(plan) = peer::prepare(entries, &settings, release) else { return json!("no plan") };
+fn compact(input: &Value, entries: &[Value], pi: &Pi) -> Value {
+    let Some(plan) = peer::prepare(entries, pi) else { return json!("no plan") };
     let mut replies = list(&input["replies"]).iter();
     let mut requests = Vec::new();
     let mut summarize = |request: Request| {
@@ -148,7 +147,7 @@ fn compact(input: &Value, entries: &[Value], release: Release) -> Value {
             has_call: reply["call"] == true,
         }
     };
-    match peer::summary(&plan, &settings, release, &mut summarize) {
+    match peer::summary(&plan, pi, &mut summarize) {
         Err(_) => json!({"error": true}),
         Ok(summary) => json!({
             "summary": summary,
@@ -160,10 +159,10 @@ fn compact(input: &Value, entries: &[Value], release: Release) -> Value {
     }
 }
 
-fn branch(input: &Value, entries: &[Value], release: Release) -> Value {
+fn branch(input: &Value, entries: &[Value], pi: &Pi) -> Value {
     let target = input["targetId"].as_str().unwrap_or_default();
     let budget = input["tokenBudget"].as_u64().unwrap_or_default();
-    let Ok(branch) = peer::branch(entries, input["oldLeafId"].as_str(), target, budget, release) else {
+    let Ok(branch) = peer::branch(entries, input["oldLeafId"].as_str(), target, budget, pi) else {
         return json!("a circle");
     };
     json!({
