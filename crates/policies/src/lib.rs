@@ -52,6 +52,7 @@ mod recent;
 mod registry;
 mod summarizing;
 mod tools;
+mod turns;
 
 pub use extractive::Extractive;
 pub use folding::{Folding, FoldingSettings};

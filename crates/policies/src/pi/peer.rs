@@ -212,6 +212,16 @@ impl Files {
         block
     }
 
+    /// The lists of the block behind a summary, as an entry stores them.
+    pub(super) fn read_block(summary: &str) -> Value {
+        let list = |tag: &str| -> Vec<&str> {
+            let (before, after) = (format!("\n\n<{tag}>\n"), format!("\n</{tag}>"));
+            let files = summary.rsplit_once(&before).and_then(|(_, rest)| rest.split_once(&after));
+            files.map_or_else(Vec::new, |(files, _)| files.lines().collect())
+        };
+        json!({"readFiles": list("read-files"), "modifiedFiles": list("modified-files")})
+    }
+
     /// Takes over the lists that an earlier summary was stored with, unless an extension made it.
     fn add_details(&mut self, entry: &Value) {
         if truthy(&entry["fromHook"]) {
@@ -255,9 +265,13 @@ pub struct Branch<'a> {
     pub files: Files,
 }
 
-const SUMMARY_BEFORE: &str =
+/// What the model is shown before a summary.
+pub const SUMMARY_BEFORE: &str =
     "The conversation history before this point was compacted into the following summary:\n\n<summary>\n";
-const BRANCH_BEFORE: &str =
+/// What the model is shown behind a summary.
+pub const SUMMARY_AFTER: &str = "\n</summary>";
+/// What the model is shown before the summary of a branch.
+pub const BRANCH_BEFORE: &str =
     "The following is a summary of a branch that this conversation came back from:\n\n<summary>\n";
 /// The first half of a summary where only the beginning of a turn was summarized.
 const NO_HISTORY: &str = "No prior history.";
@@ -726,7 +740,7 @@ pub fn lower(message: &Value) -> Option<Cow<'_, Value>> {
             Value::String(text) => user(text.clone()),
             content => Some(Cow::Owned(json!({"role": "user", "content": content}))),
         },
-        "compactionSummary" => user(format!("{SUMMARY_BEFORE}{}\n</summary>", own("summary"))),
+        "compactionSummary" => user(format!("{SUMMARY_BEFORE}{}{SUMMARY_AFTER}", own("summary"))),
         "branchSummary" => user(format!("{BRANCH_BEFORE}{}</summary>", own("summary"))),
         "bashExecution" if !truthy(&message["excludeFromContext"]) => {
             let mut told = format!("Ran `{}`\n", own("command"));
@@ -804,17 +818,53 @@ fn shorten<'t>(text: &'t str, pi: &Pi) -> Cow<'t, str> {
     Cow::Owned(format!("{kept}\n\n[... {} more characters truncated]", n - most))
 }
 
-/// What a summarizer is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// The serialized messages.
-    pub conversation: String,
-    /// The summary before this one.
-    pub previous: Option<String>,
-    /// Whether only the beginning of a turn is to be summarized.
-    pub is_turn_prefix: bool,
-    /// The most tokens of the answer; `None` is the model's own limit.
-    pub max_tokens: Option<u64>,
+/// A piece of a summary.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Piece<'p, 'a> {
+    /// Fixed text.
+    Text(String),
+    /// What a summarizer answers about these messages.
+    Answer {
+        /// The messages.
+        messages: &'p [Placed<'a>],
+        /// The summary before this one.
+        previous: Option<&'a str>,
+        /// Whether only the beginning of a turn is to be summarized.
+        is_turn_prefix: bool,
+        /// The most tokens of the answer; `None` is the model's own limit.
+        max_tokens: Option<u64>,
+    },
+}
+
+/// The summary of a plan in pieces: the history, the beginning of a split turn, the lists of files.
+pub fn pieces<'p, 'a>(plan: &'p Plan<'a>, pi: &Pi) -> Vec<Piece<'p, 'a>> {
+    let reserve = pi.settings.reserve_tokens as f64;
+    let limit = |share: Option<f64>| share.map(|share| (reserve * share) as u64);
+    let history = Piece::Answer {
+        messages: &plan.summarize,
+        previous: plan.previous_summary,
+        is_turn_prefix: false,
+        max_tokens: limit(pi.settings.summary_share),
+    };
+    let mut pieces = Vec::new();
+    if plan.is_split && !plan.turn_prefix.is_empty() {
+        pieces.push(match plan.previous_summary {
+            _ if !plan.summarize.is_empty() => history,
+            Some(previous) if pi.release == Release::V1 => Piece::Text(previous.to_owned()),
+            _ => Piece::Text(NO_HISTORY.to_owned()),
+        });
+        pieces.push(Piece::Text("\n\n---\n\n**Turn Context (split turn):**\n\n".to_owned()));
+        pieces.push(Piece::Answer {
+            messages: &plan.turn_prefix,
+            previous: None,
+            is_turn_prefix: true,
+            max_tokens: limit(pi.settings.turn_prefix_share),
+        });
+    } else {
+        pieces.push(history);
+    }
+    pieces.push(Piece::Text(plan.files.block()));
+    pieces
 }
 
 /// What a summarizer answered.
@@ -850,39 +900,26 @@ pub enum CompactError {
     Call(&'static str),
 }
 
-/// Writes the summary of a plan, asking for the history first and then for the beginning of a split turn.
+/// Writes the summary of a plan. `summarize` is asked for each piece that is no fixed text.
 ///
 /// # Errors
 /// [`CompactError`]; nothing is compacted then.
-pub fn summary(plan: &Plan<'_>, pi: &Pi, summarize: &mut dyn FnMut(Request) -> Reply) -> Result<String, CompactError> {
-    let messages = |placed: &[Placed<'_>]| serialize(placed.iter().map(|placed| &*placed.message), pi);
-    let reserve = pi.settings.reserve_tokens as f64;
-    let limit = |share: Option<f64>| share.map(|share| (reserve * share) as u64);
-    let mut ask = |is_turn_prefix: bool| {
-        let request = Request {
-            conversation: messages(if is_turn_prefix { &plan.turn_prefix } else { &plan.summarize }),
-            previous: plan.previous_summary.filter(|_| !is_turn_prefix).map(str::to_owned),
-            is_turn_prefix,
-            max_tokens: limit(if is_turn_prefix { pi.settings.turn_prefix_share } else { pi.settings.summary_share }),
-        };
-        check(
-            summarize(request),
-            if is_turn_prefix { "summary of the turn's beginning" } else { "summary" },
-            pi.release,
-        )
-    };
-    let mut text = if plan.is_split && !plan.turn_prefix.is_empty() {
-        let history = match plan.previous_summary {
-            _ if !plan.summarize.is_empty() => ask(false)?,
-            Some(previous) if pi.release == Release::V1 => previous.to_owned(),
-            _ => NO_HISTORY.to_owned(),
-        };
-        format!("{history}\n\n---\n\n**Turn Context (split turn):**\n\n{}", ask(true)?)
-    } else {
-        ask(false)?
-    };
-    text.push_str(&plan.files.block());
-    Ok(text)
+pub fn summary(
+    plan: &Plan<'_>,
+    pi: &Pi,
+    summarize: &mut dyn FnMut(&Piece<'_, '_>) -> Reply,
+) -> Result<String, CompactError> {
+    let mut summary = String::new();
+    for piece in pieces(plan, pi) {
+        match &piece {
+            Piece::Text(text) => summary.push_str(text),
+            Piece::Answer { is_turn_prefix, .. } => {
+                let what = if *is_turn_prefix { "the summary of the turn's beginning" } else { "the summary" };
+                summary.push_str(&check(summarize(&piece), what, pi.release)?);
+            }
+        }
+    }
+    Ok(summary)
 }
 
 fn check(reply: Reply, what: &'static str, release: Release) -> Result<String, CompactError> {

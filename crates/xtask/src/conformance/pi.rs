@@ -1,8 +1,14 @@
 //! The Pi coding agent at two releases: every kind of case, with the guards off.
 
-use condenser::event::{Event, EventKind, Source};
-use condenser_policies::pi::peer::{self, Leaf, Pi, Placed, Release, Reply, Request};
-use condenser_traces::{Document, format, read_document};
+use condenser::event::{CondensationRequest, Event, EventKind, Source};
+use condenser::tokens::CharsPer4;
+use condenser::{
+    Budget, Class, Condenser, OutcomeKind, Rules, Sizer, State, SummarizeError, Summarizer, Summary, SummaryRequest,
+    View,
+};
+use condenser_policies::pi::peer::{self, Leaf, Pi, Piece, Placed, Release, Reply};
+use condenser_policies::pi::{PiPolicy, PiSettings};
+use condenser_traces::{Document, Trace, format, read_document};
 use serde_json::{Value, json};
 
 use super::Answer;
@@ -48,7 +54,13 @@ fn answer(case: &Value, release: Release) -> Answer {
             })
         }
         "context" => context(input, entries, release),
-        "prepare" => prepare(entries, pi),
+        "prepare" => {
+            let mut got = prepare(entries, pi);
+            let (before, after) = by_policy(entries, pi);
+            expected = json!({"plan": expected, "view_after": kept(entries, &expected, before, pi.release)});
+            got = json!({"plan": got, "view_after": after});
+            got
+        }
         "compact" => {
             // The wording of an error is informative.
             if let Some(error) = expected.get_mut("error") {
@@ -133,12 +145,91 @@ fn prepare(entries: &[Value], pi: &Pi) -> Value {
     })
 }
 
+/// The view by entries before and after the policy acted on a request: each entry once, the new summary as `summary`.
+/// After is null where there is no record.
+fn by_policy(entries: &[Value], pi: &Pi) -> (Vec<(String, bool)>, Value) {
+    let header = json!({"type": "session", "version": 3, "id": "session", "cwd": "."});
+    let lines: Vec<Value> = std::iter::once(header).chain(entries.iter().cloned()).collect();
+    let Some(trace) = read(&json!(lines)) else { return (Vec::new(), json!("unreadable")) };
+    let mut events = trace.events;
+    let request = EventKind::CondensationRequest(CondensationRequest::default());
+    events.push(Event::new("request", Source::User, request));
+    let view = View::replay(&events, Rules::Sound);
+    let before = by_entry(&view, &events);
+    let settings = PiSettings { peer: pi.settings, ..PiSettings::of(pi.release) };
+    let policy = PiPolicy::new(pi.release, settings);
+    let sizer = Sizer::new(&CharsPer4);
+    let state = State::new(&view, &events, &sizer, Budget::default());
+    let outcome = Condenser { guards: false }.run(&policy, &state, &Fixed);
+    let after = match outcome.result {
+        OutcomeKind::Applied(record) => {
+            events.push(Event::new("record", Source::Agent, EventKind::Condensation(*record)));
+            let view = View::replay(&events, Rules::Sound);
+            by_entry(&view, &events).into_iter().map(|(id, _)| id).collect()
+        }
+        _ => Value::Null,
+    };
+    (before, after)
+}
+
+/// The entries behind a view, each once, and whether they are system prompts.
+fn by_entry(view: &View, events: &[Event]) -> Vec<(String, bool)> {
+    let mut ids: Vec<(String, bool)> = Vec::new();
+    for entry in view.iter() {
+        let origin = events[entry.seq()].origin.as_ref();
+        let id = match origin {
+            _ if entry.id().as_str() == "record-summary" => "summary".to_owned(),
+            Some(origin) => origin.record.clone(),
+            None => entry.id().to_string(),
+        };
+        if ids.last().is_none_or(|(last, _)| *last != id) {
+            ids.push((id, entry.class() == Class::SystemPrompt));
+        }
+    }
+    ids
+}
+
+/// What of the view before has to be there afterwards. Nothing changes where a plan summarizes nothing.
+fn kept(entries: &[Value], plan: &Value, before: Vec<(String, bool)>, release: Release) -> Value {
+    if list(&plan["summarizeIds"]).is_empty() && list(&plan["turnPrefixIds"]).is_empty() {
+        return Value::Null;
+    }
+    let position = |id: &Value| entries.iter().position(|entry| entry["id"] == *id);
+    let first = position(&plan["firstKeptEntryId"]).unwrap_or(entries.len());
+    let newest_prompt = before.iter().rfind(|(_, is_prompt)| *is_prompt).filter(|_| release == Release::V1).cloned();
+    let stays = |(id, is_prompt): &(String, bool)| {
+        let entry = position(&json!(id));
+        !is_prompt && entry.is_some_and(|at| at >= first && entries[at]["type"] != "compaction")
+    };
+    let others: Vec<String> = before.iter().filter(|it| stays(it)).map(|(id, _)| id.clone()).collect();
+    newest_prompt.into_iter().map(|(id, _)| id).chain(["summary".to_owned()]).chain(others).collect()
+}
+
+struct Fixed;
+
+impl Summarizer for Fixed {
+    fn name(&self) -> &str {
+        "fixed"
+    }
+    fn summarize(&self, _: &SummaryRequest) -> Result<Summary, SummarizeError> {
+        Ok(Summary { text: "What happened.".to_owned(), ..Summary::default() })
+    }
+}
+
+fn read(lines: &Value) -> Option<Trace> {
+    let text: String = list(lines).iter().map(|line| format!("{line}\n")).collect();
+    let document = Document::from_bytes("case.jsonl".as_ref(), text.into_bytes()).ok()?;
+    read_document(document, format("pi").ok()).ok()?.into_iter().next()
+}
+
 fn compact(input: &Value, entries: &[Value], pi: &Pi) -> Value {
     let Some(plan) = peer::prepare(entries, pi) else { return json!("no plan") };
     let mut replies = list(&input["replies"]).iter();
     let mut requests = Vec::new();
-    let mut summarize = |request: Request| {
-        requests.push(json!({"maxTokens": request.max_tokens, "hasPreviousSummary": request.previous.is_some()}));
+    let mut summarize = |piece: &Piece<'_, '_>| {
+        if let Piece::Answer { previous, max_tokens, .. } = piece {
+            requests.push(json!({"maxTokens": max_tokens, "hasPreviousSummary": previous.is_some()}));
+        }
         let reply = replies.next().unwrap_or(&Value::Null);
         Reply {
             texts: list(&reply["parts"]).iter().filter_map(Value::as_str).map(str::to_owned).collect(),
@@ -178,11 +269,7 @@ fn branch(input: &Value, entries: &[Value], pi: &Pi) -> Value {
 /// An old file through the trace reader, which reads all versions as they are and writes none: per entry its kind, the
 /// one before it, its role, and for a compaction the entries that it takes out. What we answer, then what is expected.
 fn migrate(lines: &Value, migrated: &Value) -> (Value, Value) {
-    let text: String = list(lines).iter().map(|line| format!("{line}\n")).collect();
-    let trace = Document::from_bytes("case.jsonl".as_ref(), text.into_bytes())
-        .and_then(|document| read_document(document, Some(format("pi")?)))
-        .map(|mut traces| traces.swap_remove(0));
-    let Ok(trace) = trace else { return (json!("unreadable"), Value::Null) };
+    let Some(trace) = read(lines) else { return (json!("unreadable"), Value::Null) };
     let line_of = |record: &str| -> Option<usize> {
         match record.strip_prefix("line-") {
             Some(number) => number.parse::<usize>().ok()?.checked_sub(1),
