@@ -53,12 +53,20 @@ fn answer(case: &Value, release: Release) -> Answer {
                 "isSplitTurn": cut.turn_start.is_some(),
             })
         }
-        "context" => context(input, entries, release),
+        "context" => {
+            let mut got = context(input, entries, release);
+            if let Some(events) = imported(input, entries) {
+                let view = by_entry(&live(&events), &events).into_iter();
+                got["view"] = view.map(|(id, is_prompt)| if is_prompt { "system".to_owned() } else { id }).collect();
+                expected["view"] = each_once(&expected["llm"], &events);
+            }
+            got
+        }
         "prepare" => {
             let mut got = prepare(entries, pi);
             let (before, after) = by_policy(entries, pi);
-            expected = json!({"plan": expected, "view_after": kept(entries, &expected, before, pi.release)});
-            got = json!({"plan": got, "view_after": after});
+            expected = json!({"view_after": kept(entries, &expected, before, pi.release), "plan": expected});
+            got = json!({"view_after": after, "plan": got});
             got
         }
         "compact" => {
@@ -148,13 +156,11 @@ fn prepare(entries: &[Value], pi: &Pi) -> Value {
 /// The view by entries before and after the policy acted on a request: each entry once, the new summary as `summary`.
 /// After is null where there is no record.
 fn by_policy(entries: &[Value], pi: &Pi) -> (Vec<(String, bool)>, Value) {
-    let header = json!({"type": "session", "version": 3, "id": "session", "cwd": "."});
-    let lines: Vec<Value> = std::iter::once(header).chain(entries.iter().cloned()).collect();
-    let Some(trace) = read(&json!(lines)) else { return (Vec::new(), json!("unreadable")) };
+    let Some(trace) = read(&session(entries)) else { return (Vec::new(), json!("unreadable")) };
     let mut events = trace.events;
     let request = EventKind::CondensationRequest(CondensationRequest::default());
     events.push(Event::new("request", Source::User, request));
-    let view = View::replay(&events, Rules::Sound);
+    let view = live(&events);
     let before = by_entry(&view, &events);
     let settings = PiSettings { peer: pi.settings, ..PiSettings::of(pi.release) };
     let policy = PiPolicy::new(pi.release, settings);
@@ -164,12 +170,51 @@ fn by_policy(entries: &[Value], pi: &Pi) -> (Vec<(String, bool)>, Value) {
     let after = match outcome.result {
         OutcomeKind::Applied(record) => {
             events.push(Event::new("record", Source::Agent, EventKind::Condensation(*record)));
-            let view = View::replay(&events, Rules::Sound);
+            let view = live(&events);
             by_entry(&view, &events).into_iter().map(|(id, _)| id).collect()
         }
         _ => Value::Null,
     };
     (before, after)
+}
+
+/// The events of a session, where the leaf is the last entry: a reader knows no other.
+fn imported(input: &Value, entries: &[Value]) -> Option<Vec<Event>> {
+    let leaf = input.get("leafId");
+    let last = entries.last()?;
+    let is_last = leaf.is_none_or(|leaf| {
+        leaf.is_string() && (last["id"] == *leaf || entries.iter().all(|entry| entry["id"] != *leaf))
+    });
+    Some(read(&session(entries)).filter(|_| is_last)?.events)
+}
+
+/// The entries behind messages, each once. The prompt that a compaction keeps is the compaction's at Pi, and stays
+/// its own entry here. Where no entry
+/// holds it, it is not imported. An answer that broke off before it had any content is an empty message at Pi, and
+/// shows nothing here.
+fn each_once(messages: &Value, events: &[Event]) -> Value {
+    let is_shown = |id: &Value| {
+        let of_entry = |event: &&Event| event.origin.as_ref().is_some_and(|origin| *id == json!(origin.record));
+        !events.iter().filter(of_entry).all(|event| matches!(event.kind, EventKind::Unknown(_)))
+    };
+    let name = |message: &Value| if message["role"] == "system" { json!("system") } else { message["entryId"].clone() };
+    let mut ids: Vec<Value> = list(messages).iter().filter(|message| is_shown(&message["entryId"])).map(name).collect();
+    ids.dedup();
+    json!(ids)
+}
+
+fn session(entries: &[Value]) -> Value {
+    let header = json!({"type": "session", "version": 3, "id": "session", "cwd": "."});
+    std::iter::once(header).chain(entries.iter().cloned()).collect()
+}
+
+/// A view that drops nothing: Pi shows results without a call, and cuts where other rules would not.
+fn live(events: &[Event]) -> View {
+    let mut view = View::new(Rules::OpenHands);
+    for event in events {
+        view.push(event);
+    }
+    view
 }
 
 /// The entries behind a view, each once, and whether they are system prompts.
