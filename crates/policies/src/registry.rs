@@ -13,6 +13,7 @@ use crate::masking::{MaskingSettings, ObservationMasking};
 use crate::none::NoPolicy;
 use crate::openhands;
 use crate::pi;
+use crate::powercode;
 use crate::recent::{RecentEvents, RecentSettings};
 use crate::summarizing::{LlmSummarizing, SummarizingSettings};
 
@@ -231,6 +232,7 @@ pub fn policies() -> Vec<PolicyInfo> {
     let mut all = native();
     all.extend(openhands::policies());
     all.extend(pi::policies());
+    all.extend(powercode::policies());
     all
 }
 

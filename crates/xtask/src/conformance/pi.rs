@@ -197,8 +197,11 @@ fn each_once(messages: &Value, events: &[Event]) -> Value {
         let of_entry = |event: &&Event| event.origin.as_ref().is_some_and(|origin| *id == json!(origin.record));
         !events.iter().filter(of_entry).all(|event| matches!(event.kind, EventKind::Unknown(_)))
     };
-    let name = |message: &Value| if message["role"] == "system" { json!("system") } else { message["entryId"].clone() };
-    let mut ids: Vec<Value> = list(messages).iter().filter(|message| is_shown(&message["entryId"])).map(name).collect();
+    let is_prompt = |message: &Value| message["role"] == "system";
+    let has_prompt = events.iter().any(|event| matches!(event.kind, EventKind::SystemPrompt(_)));
+    let stays = |message: &&Value| if is_prompt(message) { has_prompt } else { is_shown(&message["entryId"]) };
+    let name = |message: &Value| if is_prompt(message) { json!("system") } else { message["entryId"].clone() };
+    let mut ids: Vec<Value> = list(messages).iter().filter(stays).map(name).collect();
     ids.dedup();
     json!(ids)
 }
