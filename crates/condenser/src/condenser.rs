@@ -97,6 +97,8 @@ pub struct Pending<'s> {
     edit: Edit,
     offset: usize,
     request: SummaryRequest,
+    /// What the requests before this one gave.
+    text: String,
 }
 
 impl<'s> Pending<'s> {
@@ -126,8 +128,13 @@ impl<'s> Pending<'s> {
                 self.run.go_on()
             }
             Ok(summary) => {
-                self.edit.summary = Some((summary.text, self.offset));
-                let version = Some(self.request.prompt_version).filter(|version| !version.is_empty());
+                let SummaryRequest { before, after, next, prompt_version, .. } = self.request;
+                self.text.extend([before, summary.text, after]);
+                if let Some(next) = next {
+                    return Step::NeedSummary(Box::new(Self { request: *next, ..self }));
+                }
+                self.edit.summary = Some((self.text, self.offset));
+                let version = Some(prompt_version).filter(|version| !version.is_empty());
                 self.run.carry_out(self.edit, summary.response_id, version)
             }
         }
@@ -198,7 +205,13 @@ impl<'s> Run<'s> {
                     Err(failure) => self.facts.tried.push(failure),
                 },
                 Ok(Plan::Summarize { edit, offset, request }) => {
-                    return Step::NeedSummary(Box::new(Pending { run: self, edit, offset, request }));
+                    return Step::NeedSummary(Box::new(Pending {
+                        run: self,
+                        edit,
+                        offset,
+                        request,
+                        text: String::new(),
+                    }));
                 }
             }
         }

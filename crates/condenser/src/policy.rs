@@ -273,6 +273,12 @@ pub struct SummaryRequest {
     pub max_tokens: Option<Tokens>,
     /// Version of the prompt.
     pub prompt_version: String,
+    /// Put before the answer in the summary.
+    pub before: String,
+    /// Put behind the answer in the summary.
+    pub after: String,
+    /// Asked once this is answered. Its text follows in the summary; if it fails, so does this.
+    pub next: Option<Box<SummaryRequest>>,
 }
 
 impl SummaryRequest {
