@@ -406,6 +406,12 @@ impl<'s> Run<'s> {
                 },
                 Ok(Plan::Summarize { edit, offset, mut request }) => {
                     if self.host.guards {
+                        if !self.policy.is_port()
+                            && let Err(failure) = guard::check_legal(self.state, &edit)
+                        {
+                            self.facts.tried.push(failure);
+                            continue;
+                        }
                         self.prepare(&mut request);
                     }
                     return Step::NeedSummary(Box::new(Pending { run: self, edit, offset, request }));
