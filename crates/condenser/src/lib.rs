@@ -52,6 +52,7 @@ pub mod schema;
 pub mod shadow;
 pub mod tokens;
 pub mod tree;
+mod unread;
 pub mod view;
 
 pub use attempts::{Attempts, Rejection};
@@ -65,4 +66,5 @@ pub use policy::{Edit, Failure, NoPlan, Plan, Policy, Reason, Requirement, State
 pub use policy::{SummarizeError, Summarizer, Summary, SummaryRequest};
 pub use request::{Bodies, Request, Shown, Sizer};
 pub use tokens::{TokenCounter, Tokens};
+pub use unread::Unread;
 pub use view::{Diagnostics, Entry, Property, Pushed, Rules, View, ViewDiff};

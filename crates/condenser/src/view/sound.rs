@@ -37,6 +37,8 @@ pub(super) struct Scan {
     pinned_groups: HashSet<u32>,
     /// Positions of the calls that were open and not abandoned when last looked at, oldest first.
     waiting: VecDeque<u32>,
+    /// How often what is left of batches was counted.
+    counting: u32,
     /// The batch that the next call of the same response joins.
     run: Option<u32>,
     /// The loop that the next batch without thinking joins.
@@ -56,6 +58,9 @@ struct Batch {
     response: u32,
     group: u32,
     n_members: u32,
+    /// The entries left after forgetting, counted in `counting`.
+    n_left: u32,
+    counting: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +117,14 @@ impl Scan {
             self.groups.push(Group { generation: self.generation, head: number, last: NONE, n_open: 0 });
             (self.groups.len() - 1) as u32
         });
-        self.batches.push(Batch { generation: self.generation, response: slot.response, group, n_members: 0 });
+        self.batches.push(Batch {
+            generation: self.generation,
+            response: slot.response,
+            group,
+            n_members: 0,
+            n_left: 0,
+            counting: 0,
+        });
         self.current_loop = if slot.thinking || joined == Some(group) { Some(group) } else { None };
         number
     }
@@ -259,17 +271,25 @@ impl View {
 
     /// After forgetting: takes out what is left of torn batches, and of loops without their head.
     pub(super) fn drop_torn(&mut self) {
-        let mut left = vec![0u32; self.sound.batches.len()];
-        for slot in self.slots.iter().filter(|slot| slot.batch != NONE) {
-            left[slot.batch as usize] += 1;
+        let (slots, sound) = (&mut self.slots, &mut self.sound);
+        sound.counting += 1;
+        for slot in slots.iter().filter(|slot| slot.batch != NONE) {
+            let batch = &mut sound.batches[slot.batch as usize];
+            if std::mem::replace(&mut batch.counting, sound.counting) != sound.counting {
+                batch.n_left = 0;
+            }
+            batch.n_left += 1;
         }
-        let n_before = self.slots.len();
-        let (slots, sound) = (&mut self.slots, &self.sound);
-        let is_whole = |batch: u32| left[batch as usize] > 0 && left[batch as usize] == sound.n_members(batch);
+        let n_before = slots.len();
+        let sound = &*sound;
+        let is_whole = |number: u32| {
+            let batch = &sound.batches[number as usize];
+            batch.counting == sound.counting && batch.n_left == sound.n_members(number)
+        };
         slots.retain(|slot| {
             slot.batch == NONE || is_whole(slot.batch) && is_whole(sound.groups[slot.group as usize].head)
         });
-        self.diagnostics.torn_apart += (n_before - self.slots.len()) as u64;
+        self.diagnostics.torn_apart += (n_before - slots.len()) as u64;
     }
 
     pub(super) fn rescan_sound(&mut self) {
