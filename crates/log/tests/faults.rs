@@ -32,8 +32,8 @@ fn a_newer_major_is_refused_by_number_and_left_as_it_is() {
     let before = fs::read(&path).unwrap();
     for access in [Access::Create, Access::Write, Access::Read] {
         let error = Log::open(&path, Options { access, ..Options::default() }).unwrap_err();
-        assert!(matches!(error, OpenError::Newer { found: 99, supported: 1, .. }), "{error}");
-        assert!(error.to_string().contains("log format 99 is newer than 1, the newest this build reads"), "{error}");
+        assert!(matches!(error, OpenError::Newer { found: 99, supported: 2, .. }), "{error}");
+        assert!(error.to_string().contains("log format 99 is newer than 2, the newest this build reads"), "{error}");
     }
     let error = Log::open(&path, Options { journal: Journal::Rollback, ..Options::default() }).unwrap_err();
     assert!(matches!(error, OpenError::Newer { .. }), "{error}");
@@ -66,7 +66,7 @@ fn what_is_not_a_log_is_refused_and_left_as_it_is() {
     fs::write(&text, "not a database, and longer than the hundred bytes that a header of SQLite takes ".repeat(10))
         .unwrap();
     let other = dir.path().join("other.db");
-    Connection::open(&other).unwrap().execute_batch("CREATE TABLE t (x); PRAGMA user_version = 1").unwrap();
+    Connection::open(&other).unwrap().execute_batch("CREATE TABLE t (x); PRAGMA user_version = 2").unwrap();
     for path in [&text, &other] {
         let before = fs::read(path).unwrap();
         for access in [Access::Create, Access::Read] {
@@ -173,7 +173,7 @@ fn verify_names_each_event_that_was_tampered_with() {
         ("UPDATE event SET kind = 3 WHERE row & 0xffffffff = 16", "16 e5 HeaderDiffers"),
         ("UPDATE event SET flags = 0 WHERE row & 0xffffffff = 2", "2 a HeaderDiffers"),
         ("UPDATE event SET call = NULL WHERE row & 0xffffffff = 3", "3 o HeaderDiffers"),
-        ("UPDATE name SET text = 'stolen' WHERE text = 'e5'", "16 stolen HeaderDiffers"),
+        ("UPDATE event SET id = 'stolen' WHERE id = 'e5'", "16 stolen HeaderDiffers"),
         ("UPDATE branch SET tip = 20 WHERE branch = 0", "20 - Misplaced"),
         ("UPDATE session SET events = 52", "51 - HeaderMissing"),
         ("UPDATE session SET events = 50, head = 49", "50 - Misplaced"),
