@@ -240,6 +240,9 @@ pub struct Pending<'s> {
     edit: Edit,
     offset: usize,
     request: SummaryRequest,
+    /// What the requests before this one gave, and which events they held.
+    text: String,
+    seen: BTreeSet<EventId>,
 }
 
 impl<'s> Pending<'s> {
@@ -266,10 +269,18 @@ impl<'s> Pending<'s> {
                 self.run.go_on()
             }
             Ok(summary) => {
-                self.edit.summary = Some((summary.text, self.offset));
-                let version = Some(self.request.prompt_version).filter(|version| !version.is_empty());
-                let seen = self.request.events.into_iter().map(|(id, _)| id).collect();
-                let summarized = Summarized { response_id: summary.response_id, version, seen };
+                let SummaryRequest { before, after, next, events, prompt_version, .. } = self.request;
+                self.text.extend([before, summary.text, after]);
+                self.seen.extend(events.into_iter().map(|(id, _)| id));
+                if let Some(mut next) = next {
+                    if self.run.host.guards {
+                        self.run.prepare(&mut next);
+                    }
+                    return Step::NeedSummary(Box::new(Self { request: *next, ..self }));
+                }
+                self.edit.summary = Some((self.text, self.offset));
+                let version = Some(prompt_version).filter(|version| !version.is_empty());
+                let summarized = Summarized { response_id: summary.response_id, version, seen: self.seen };
                 self.run.carry_out(self.edit, Some(summarized))
             }
         }
@@ -414,7 +425,8 @@ impl<'s> Run<'s> {
                         }
                         self.prepare(&mut request);
                     }
-                    return Step::NeedSummary(Box::new(Pending { run: self, edit, offset, request }));
+                    let (text, seen) = (String::new(), BTreeSet::new());
+                    return Step::NeedSummary(Box::new(Pending { run: self, edit, offset, request, text, seen }));
                 }
                 none => {
                     self.facts.no_plan = self.facts.no_plan.or(none.err());

@@ -359,6 +359,12 @@ pub struct SummaryRequest {
     pub tool_call: bool,
     /// Version of the prompt.
     pub prompt_version: String,
+    /// Put before the answer in the summary.
+    pub before: String,
+    /// Put behind the answer in the summary.
+    pub after: String,
+    /// Asked once this is answered. Its text follows in the summary; if it fails, so does this.
+    pub next: Option<Box<SummaryRequest>>,
 }
 
 /// The tags around the data in [`SummaryRequest::input`].

@@ -244,6 +244,31 @@ fn a_good_summary_is_recorded_with_what_it_cost() {
 }
 
 #[test]
+fn a_summary_of_several_answers_is_put_together_and_fails_as_a_whole() {
+    let next = SummaryRequest { before: "; then ".into(), after: ".".into(), ..SummaryRequest::default() };
+    let request = SummaryRequest { before: "First ".into(), next: Some(Box::new(next)), ..SummaryRequest::default() };
+    let plan = Plan::Summarize { edit: forget(&["a3", "o3"]), offset: 6, request };
+    let policy = Fixed { plan, port: false, hard: false };
+    let answer = Summary { text: "tests".into(), output_tokens: Tokens(5), ..Summary::default() };
+    let outcome = run(&policy, Ok(answer), None);
+    let OutcomeKind::Applied(record) = outcome.result else { panic!() };
+    assert_eq!(record.shown_summary(), Some(("First tests; then tests.", 6)));
+    assert_eq!((outcome.facts.summarizer_calls, outcome.facts.summarizer_output_tokens), (2, Tokens(10)));
+
+    let events = log();
+    let view = View::replay(&events, Rules::Sound);
+    let sizer = Sizer::new(&CharsPer4);
+    let state = State::new(&view, &events, &sizer, Budget::default());
+    let condenser = Condenser::default();
+    let Step::NeedSummary(first) = condenser.begin(&policy, &state) else { panic!() };
+    let answer = Summary { text: "tests".into(), ..Summary::default() };
+    let Step::NeedSummary(second) = first.answer(Ok(answer)) else { panic!() };
+    assert_eq!(second.request().before, "; then ");
+    let Step::NeedSummary(again) = second.answer(Err(SummarizeError::Empty)) else { panic!() };
+    assert_eq!(again.request().before, "First ", "the policy is asked again from the beginning");
+}
+
+#[test]
 fn a_request_over_its_limit_that_nothing_makes_smaller_is_unachievable_with_sizes() {
     let outcome = run(
         &Fixed { plan: Plan::Edit(Edit::default()), port: false, hard: true },

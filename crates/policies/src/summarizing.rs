@@ -292,7 +292,7 @@ impl Policy for LlmSummarizing {
 }
 
 /// What the newest request wants the summary to care about, where no condensation came after it.
-fn guidance(state: &State<'_>) -> Option<String> {
+pub(crate) fn guidance(state: &State<'_>) -> Option<String> {
     if !state.view.has_unhandled_request() {
         return None;
     }
@@ -305,7 +305,21 @@ fn guidance(state: &State<'_>) -> Option<String> {
 /// An event as the summarizer is shown it: a line that says what it is, with its address while recall is on, then its
 /// text as shown, at most `cap` characters of it and its middle left out.
 fn show(kind: &EventKind, id: &EventId, recall: bool, cap: usize) -> String {
-    let mut label = match kind {
+    let mut label = label(kind);
+    if recall {
+        label.push(' ');
+        label.push_str(&address(id));
+    }
+    let text = text_of(kind);
+    let text = clip(&text, cap - cap / 2, cap / 2).unwrap_or(text);
+    let n_images = n_images(kind);
+    let images = if n_images > 0 { format!("\n[{n_images} images]") } else { String::new() };
+    unfenced(format!("{label}\n{text}{images}"))
+}
+
+/// What an event is, in a few words.
+pub(crate) fn label(kind: &EventKind) -> String {
+    match kind {
         EventKind::Message(message) => match message.role {
             Role::User => "[user]".to_owned(),
             Role::Assistant => "[assistant]".to_owned(),
@@ -321,16 +335,7 @@ fn show(kind: &EventKind, id: &EventId, recall: bool, cap: usize) -> String {
             format!("[result of {}{outcome}]", one_line(&observation.tool_name))
         }
         _ => "[event]".to_owned(),
-    };
-    if recall {
-        label.push(' ');
-        label.push_str(&address(id));
     }
-    let text = text_of(kind);
-    let text = clip(&text, cap - cap / 2, cap / 2).unwrap_or(text);
-    let n_images = n_images(kind);
-    let images = if n_images > 0 { format!("\n[{n_images} images]") } else { String::new() };
-    format!("{label}\n{text}{images}")
 }
 
 fn one_line(name: &str) -> String {
@@ -349,4 +354,21 @@ fn n_images(kind: &EventKind) -> usize {
         .flatten()
         .map(|block| if let ContentBlock::Image { urls, .. } = block { urls.len() } else { 0 })
         .sum()
+}
+
+/// Breaks what would pass for the tags around the data.
+pub(crate) fn unfenced(text: String) -> String {
+    if !text.contains('<') {
+        return text;
+    }
+    let mut text = text;
+    for tag in ["EVENT", "KEPT", "PREVIOUS SUMMARY"] {
+        for open in ["<", "</"] {
+            let tag = format!("{open}{tag}");
+            if text.contains(&tag) {
+                text = text.replace(&tag, &tag.replacen('<', "< ", 1));
+            }
+        }
+    }
+    text
 }

@@ -3,8 +3,11 @@
 //! Each suite is a file of cases, a JSON object a line; its driver is a module beside this one. A driver gives what
 //! a case expects and what we answer; everything else is here.
 
+mod freecode;
 mod openhands;
 mod openhands_condense;
+mod pi;
+mod powercode;
 
 use std::path::{Path, PathBuf};
 
@@ -33,6 +36,10 @@ fn driver(suite: &str) -> Option<Driver> {
         "openhands/branch" => openhands::branch,
         "openhands/condense" => openhands_condense::condense,
         "openhands/indices" => openhands::indices_suite,
+        "powercode" => powercode::memory,
+        "freecode" => freecode::freecode,
+        _ if suite.starts_with("pi/v1/") => pi::v1,
+        _ if suite.starts_with("pi/") => pi::v0,
         _ => return None,
     })
 }

@@ -1,0 +1,3 @@
+//! `powercode`: the session and compactor of powercode.
+
+pub mod peer;
