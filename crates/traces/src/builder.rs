@@ -152,6 +152,26 @@ impl Builder {
         keeps_system: bool,
         keeps: impl Fn(&str) -> bool,
     ) -> &mut Event {
+        self.compact(summary, false, keeps_system, keeps)
+    }
+
+    /// As [`Builder::add_compaction`], with the summary after what is kept.
+    pub(crate) fn add_compaction_at_end(
+        &mut self,
+        summary: Option<String>,
+        keeps_system: bool,
+        keeps: impl Fn(&str) -> bool,
+    ) -> &mut Event {
+        self.compact(summary, true, keeps_system, keeps)
+    }
+
+    fn compact(
+        &mut self,
+        summary: Option<String>,
+        is_summary_last: bool,
+        keeps_system: bool,
+        keeps: impl Fn(&str) -> bool,
+    ) -> &mut Event {
         let system = self.shown.iter().rposition(|entry| entry.is_system).filter(|_| keeps_system);
         let mut forgotten = BTreeSet::new();
         let mut index = 0;
@@ -163,7 +183,7 @@ impl Builder {
             }
             stays
         });
-        let offset = self.shown.iter().take_while(|entry| entry.is_system).count();
+        let offset = self.shown.iter().take_while(|entry| is_summary_last || entry.is_system).count();
         let record = Condensation {
             forgotten_event_ids: forgotten,
             summary_offset: summary.as_ref().map(|_| offset),
@@ -206,6 +226,15 @@ impl Builder {
         let orphans = self.orphans.report("results without an earlier call, kept, and shown by no view");
         let duplicates = self.duplicates.report("record ids that were used before, `#dup<n>` appended");
         self.diagnostics.extend(orphans.into_iter().chain(duplicates));
-        Trace { name, format, task: None, events: self.events, records: records as u64, diagnostics: self.diagnostics }
+        Trace {
+            name,
+            format,
+            task: None,
+            session: None,
+            parent: None,
+            events: self.events,
+            records: records as u64,
+            diagnostics: self.diagnostics,
+        }
     }
 }

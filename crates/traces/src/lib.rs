@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use condenser::event::Event;
 
+mod answer;
 mod blocks;
 mod builder;
 mod claude_code;
@@ -39,12 +40,25 @@ pub struct Trace {
     pub format: &'static str,
     /// The task the trace belongs to, where the source names one (an instance or task id).
     pub task: Option<String>,
+    /// The id that the source gives the session, where it gives one.
+    pub session: Option<String>,
+    /// What started this trace, where it is a sub-agent's or continues another.
+    pub parent: Option<Link>,
     /// The events, in the order of the active branch. Ids are unique.
     pub events: Vec<Event>,
     /// Foreign records of the whole file.
     pub records: u64,
     /// What was odd. File-level diagnostics stand on the first trace of a file.
     pub diagnostics: Vec<Diagnostic>,
+}
+
+/// The trace that another one hangs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The [name](Trace::name) of a trace in the same file, else the source's [id](Trace::session) of a session.
+    pub to: String,
+    /// The call in that trace whose work this is, where the source says so.
+    pub call_id: Option<String>,
 }
 
 /// Something odd in a file, and what was done about it.

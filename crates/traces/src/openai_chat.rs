@@ -140,6 +140,8 @@ fn read(mut document: Document) -> Result<Vec<Trace>, ReadError> {
             name: document.name(),
             format: FORMAT.name,
             task: None,
+            session: None,
+            parent: None,
             events,
             records,
             diagnostics,
@@ -182,7 +184,7 @@ fn read_rows(
         };
         let (events, found) = conversation(map, messages, place, std::mem::take(&mut diagnostics));
         let name = if layout == Layout::Log { document.name() } else { document.row_name(row) };
-        traces.push(Trace { name, format: FORMAT.name, task, events, records, diagnostics: found });
+        traces.push(Trace { name, format: FORMAT.name, task, session: None, parent: None, events, records, diagnostics: found });
     }
     match traces.first_mut() {
         Some(first) => first.diagnostics.append(&mut diagnostics),

@@ -126,7 +126,7 @@ fn one_trace(
     }
     let records = values.len() as u64;
     let events = events(values, &Head::default(), &mut diagnostics);
-    Ok(Trace { name: document.name(), format: FORMAT.name, task: None, events, records, diagnostics })
+    Ok(Trace { name: document.name(), format: FORMAT.name, task: None, session: None, parent: None, events, records, diagnostics })
 }
 
 fn read_folder(document: &Document) -> Result<Trace, ReadError> {
@@ -194,7 +194,7 @@ fn read_folder(document: &Document) -> Result<Trace, ReadError> {
         attach_usage(&mut events, members(stats).flat_map(members));
     }
     let records = files.len() as u64;
-    Ok(Trace { name: document.name(), format: FORMAT.name, task: None, events, records, diagnostics })
+    Ok(Trace { name: document.name(), format: FORMAT.name, task: None, session: None, parent: None, events, records, diagnostics })
 }
 
 /// The conversation state beside the events; null where there is none.
@@ -246,6 +246,8 @@ fn read_rows(
             name: document.row_name(row),
             format: FORMAT.name,
             task,
+            session: None,
+            parent: None,
             events,
             records: n_records,
             diagnostics: found,
