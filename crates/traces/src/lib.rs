@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use condenser::event::Event;
 
 mod answer;
+mod atif;
 mod blocks;
 mod builder;
 mod claude_code;
@@ -102,7 +103,7 @@ pub struct Format {
 ///
 /// The narrow ones come first; chat messages, which many things look like, come last.
 pub static FORMATS: &[Format] =
-    &[openhands_v1::FORMAT, swe_agent::FORMAT, pi::FORMAT, claude_code::FORMAT, openai_chat::FORMAT];
+    &[openhands_v1::FORMAT, atif::FORMAT, swe_agent::FORMAT, pi::FORMAT, claude_code::FORMAT, openai_chat::FORMAT];
 
 /// The format with this name.
 ///
