@@ -30,7 +30,7 @@ use serde_json::{Map, Value};
 
 use crate::blocks::{block, is_visible, take_action};
 use crate::builder::{Builder, Count};
-use crate::fields::{take_content, take_list, take_text};
+use crate::fields::{anthropic_usage, take_content, take_list, take_text};
 use crate::json;
 use crate::{Diagnostic, Document, Format, ReadError, Trace};
 
@@ -541,18 +541,10 @@ fn is_rejection(account: &str) -> bool {
     account == "User rejected tool use" || account.starts_with("Error: The user doesn't want to proceed with this tool")
 }
 
-/// What one record reports; `input_tokens` excludes what was read from and written to the cache.
+/// What one record reports.
 fn usage(record: &Value) -> Option<Usage> {
     let message = record.get("message")?;
-    let counters = message.get("usage")?.as_object()?;
-    let count = |key: &str| counters.get(key).and_then(Value::as_u64);
-    Some(Usage {
-        input_tokens: count("input_tokens"),
-        cache_read_tokens: count("cache_read_input_tokens"),
-        cache_write_tokens: count("cache_creation_input_tokens"),
-        output_tokens: count("output_tokens"),
-        model: message.get("model").and_then(Value::as_str).map(str::to_owned),
-    })
+    anthropic_usage(message.get("usage")?, message.get("model").and_then(Value::as_str))
 }
 
 /// What of a record the event has no place for.

@@ -15,10 +15,13 @@ use std::path::{Path, PathBuf};
 use condenser::event::Event;
 
 mod answer;
+mod anthropic;
 mod atif;
 mod blocks;
 mod builder;
 mod claude_code;
+mod cline;
+mod codex;
 mod document;
 mod error;
 mod fields;
@@ -27,6 +30,7 @@ pub mod json;
 mod openai_chat;
 pub mod openhands_v1;
 mod pi;
+mod responses;
 mod swe_agent;
 
 pub use document::{Content, Document, MAX_BYTES};
@@ -103,7 +107,7 @@ pub struct Format {
 ///
 /// The narrow ones come first; chat messages, which many things look like, come last.
 pub static FORMATS: &[Format] =
-    &[openhands_v1::FORMAT, atif::FORMAT, swe_agent::FORMAT, pi::FORMAT, claude_code::FORMAT, openai_chat::FORMAT];
+    &[openhands_v1::FORMAT, atif::FORMAT, swe_agent::FORMAT, pi::FORMAT, claude_code::FORMAT, codex::FORMAT, cline::FORMAT, responses::FORMAT, anthropic::FORMAT, openai_chat::FORMAT];
 
 /// The format with this name.
 ///

@@ -98,6 +98,15 @@ fn explained(file: &str) -> Vec<String> {
         "two-objects-on-one-line-169.jsonl" => {
             vec![counted(131, "record ids that were used before, `#dup<n>` appended", 1)]
         }
+        "basic.compaction.json" => {
+            vec!["messages[0]: 22 messages were removed before this copy was written, and are not in it".to_owned()]
+        }
+        // Kinds of records of many sessions, their texts and ids trimmed to one.
+        "record-kinds-trimmed.jsonl" => vec![
+            counted(87, "running totals that do not grow by the figures of their response; these count", 1),
+            counted(28, "results without an earlier call, kept, and shown by no view", 1),
+            counted(33, "record ids that were used before, `#dup<n>` appended", 9),
+        ],
         _ => Vec::new(),
     }
 }
