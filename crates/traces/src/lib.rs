@@ -25,9 +25,12 @@ mod codex;
 mod document;
 mod error;
 mod fields;
+mod gemini;
 mod ids;
 pub mod json;
+mod mini_swe_agent;
 mod openai_chat;
+mod opencode;
 pub mod openhands_v1;
 mod pi;
 mod responses;
@@ -107,7 +110,7 @@ pub struct Format {
 ///
 /// The narrow ones come first; chat messages, which many things look like, come last.
 pub static FORMATS: &[Format] =
-    &[openhands_v1::FORMAT, atif::FORMAT, swe_agent::FORMAT, pi::FORMAT, claude_code::FORMAT, codex::FORMAT, cline::FORMAT, responses::FORMAT, anthropic::FORMAT, openai_chat::FORMAT];
+    &[openhands_v1::FORMAT, atif::FORMAT, swe_agent::FORMAT, pi::FORMAT, claude_code::FORMAT, codex::FORMAT, gemini::FORMAT, opencode::FORMAT, mini_swe_agent::FORMAT, cline::FORMAT, responses::FORMAT, anthropic::FORMAT, openai_chat::FORMAT];
 
 /// The format with this name.
 ///

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::fields::{self, take_list, take_text};
 use crate::{Diagnostic, Document, Format, ReadError, Trace};
 
-mod messages;
+pub(crate) mod messages;
 
 use messages::{Mapper, Response};
 
