@@ -26,12 +26,17 @@ mod document;
 mod error;
 mod fields;
 mod gemini;
+mod history;
 mod ids;
+mod inspect;
 pub mod json;
+mod langchain;
 mod mini_swe_agent;
 mod openai_chat;
 mod opencode;
+mod openhands_v0;
 pub mod openhands_v1;
+mod otel;
 mod pi;
 mod responses;
 mod swe_agent;
@@ -110,7 +115,7 @@ pub struct Format {
 ///
 /// The narrow ones come first; chat messages, which many things look like, come last.
 pub static FORMATS: &[Format] =
-    &[openhands_v1::FORMAT, atif::FORMAT, swe_agent::FORMAT, pi::FORMAT, claude_code::FORMAT, codex::FORMAT, gemini::FORMAT, opencode::FORMAT, mini_swe_agent::FORMAT, cline::FORMAT, responses::FORMAT, anthropic::FORMAT, openai_chat::FORMAT];
+    &[openhands_v1::FORMAT, openhands_v0::FORMAT, atif::FORMAT, swe_agent::FORMAT, pi::FORMAT, claude_code::FORMAT, codex::FORMAT, gemini::FORMAT, langchain::FORMAT, inspect::FORMAT, otel::FORMAT, opencode::FORMAT, mini_swe_agent::FORMAT, cline::FORMAT, responses::FORMAT, anthropic::FORMAT, openai_chat::FORMAT];
 
 /// The format with this name.
 ///

@@ -53,7 +53,6 @@ fn format_of(listed: &str) -> &str {
         ("gemini-cli", "gemini-cli"),
         ("inspect", "inspect"),
         ("langchain", "langchain"),
-        ("mini-swe-agent-bare-list", "openai-chat"),
         ("mini-swe-agent", "mini-swe-agent"),
         ("litellm-completion-log", "openai-chat"),
         ("openai-stored", "openai-chat"),
