@@ -156,6 +156,13 @@ impl Builder {
         }
     }
 
+    /// Says what the response cost whose first event is the one at `at`.
+    pub(crate) fn set_usage_of(&mut self, at: usize, usage: Usage) {
+        if let Some(event) = self.events.get_mut(at) {
+            event.usage = Some(usage);
+        }
+    }
+
     /// Adds a compaction that leaves nothing in view but the records for which `keeps` holds, and, if
     /// `keeps_system`, the newest system prompt; the summary goes after the latter.
     pub(crate) fn add_compaction(

@@ -30,7 +30,7 @@ use serde_json::{Map, Value};
 
 use crate::blocks::{block, is_visible, take_action};
 use crate::builder::{Builder, Count};
-use crate::fields::{Members as _, Tree, take_content, take_list, take_text};
+use crate::fields::{Tree, anthropic_usage, take_content, take_list, take_text};
 use crate::ids::{ByHash, Hashes, hash};
 use crate::json::Found;
 use crate::node::Node;
@@ -641,18 +641,10 @@ fn is_rejection(account: &str) -> bool {
     account == "User rejected tool use" || account.starts_with("Error: The user doesn't want to proceed with this tool")
 }
 
-/// What one record reports; `input_tokens` excludes what was read from and written to the cache.
+/// What one record reports.
 fn usage<T: Tree>(record: &T) -> Option<Usage> {
     let message = record.at("message")?;
-    let counters = message.at("usage")?.members()?;
-    let count = |key: &str| counters.get(key).and_then(Tree::number);
-    Some(Usage {
-        input_tokens: count("input_tokens"),
-        cache_read_tokens: count("cache_read_input_tokens"),
-        cache_write_tokens: count("cache_creation_input_tokens"),
-        output_tokens: count("output_tokens"),
-        model: message.at("model").and_then(Tree::text).map(str::to_owned),
-    })
+    anthropic_usage(message.at("usage")?, message.at("model").and_then(Tree::text))
 }
 
 /// What of a record the event has no place for.

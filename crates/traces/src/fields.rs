@@ -223,3 +223,16 @@ pub(crate) fn usage(figures: &Value, model: Option<&str>) -> Option<Usage> {
         model: figures.get("model").and_then(Value::as_str).or(model).map(str::to_owned),
     })
 }
+
+/// Token figures in Anthropic's words; `input_tokens` excludes what was read from and written to the cache.
+pub(crate) fn anthropic_usage<T: Tree>(figures: &T, model: Option<&str>) -> Option<Usage> {
+    let figures = figures.members()?;
+    let count = |key: &str| figures.get(key).and_then(Tree::number);
+    Some(Usage {
+        input_tokens: count("input_tokens"),
+        cache_read_tokens: count("cache_read_input_tokens"),
+        cache_write_tokens: count("cache_creation_input_tokens"),
+        output_tokens: count("output_tokens"),
+        model: model.map(str::to_owned),
+    })
+}

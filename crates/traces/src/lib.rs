@@ -15,20 +15,33 @@ use std::path::{Path, PathBuf};
 use condenser::event::Event;
 
 mod answer;
+mod anthropic;
+mod atif;
 mod blocks;
 mod builder;
 mod claude_code;
+mod cline;
+mod codex;
 mod document;
 mod error;
 mod fields;
+mod gemini;
+mod history;
 mod ids;
 mod input;
+mod inspect;
 pub mod json;
+mod langchain;
+mod mini_swe_agent;
 mod node;
 mod openai_chat;
+mod opencode;
+mod openhands_v0;
 pub mod openhands_v1;
+mod otel;
 mod pi;
 mod reader;
+mod responses;
 mod swe_agent;
 
 pub use document::{Content, Document, MAX_BYTES};
@@ -105,8 +118,25 @@ pub struct Format {
 /// The formats, in the order in which they are tried: the first that fits wins.
 ///
 /// The narrow ones come first; chat messages, which many things look like, come last.
-pub static FORMATS: &[Format] =
-    &[openhands_v1::FORMAT, swe_agent::FORMAT, pi::FORMAT, claude_code::FORMAT, openai_chat::FORMAT];
+pub static FORMATS: &[Format] = &[
+    openhands_v1::FORMAT,
+    openhands_v0::FORMAT,
+    atif::FORMAT,
+    swe_agent::FORMAT,
+    pi::FORMAT,
+    claude_code::FORMAT,
+    codex::FORMAT,
+    gemini::FORMAT,
+    langchain::FORMAT,
+    inspect::FORMAT,
+    otel::FORMAT,
+    opencode::FORMAT,
+    mini_swe_agent::FORMAT,
+    cline::FORMAT,
+    responses::FORMAT,
+    anthropic::FORMAT,
+    openai_chat::FORMAT,
+];
 
 /// The format with this name.
 ///

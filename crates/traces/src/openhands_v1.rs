@@ -283,7 +283,7 @@ impl Stream for Rows {
 }
 
 /// What stands before a row's history: the rest of the row, never shown, and the task as the user's message.
-fn lead(row: &mut Map<String, Value>, history: &[Event]) -> Vec<Event> {
+pub(crate) fn lead(row: &mut Map<String, Value>, history: &[Event]) -> Vec<Event> {
     let has_task = history.iter().any(|event| {
         matches!(&event.kind, EventKind::Message(Message { role: Role::User, .. })) && event.source == Source::User
     });
@@ -560,7 +560,7 @@ fn members(value: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Puts the usage of each response on the response's first event.
-fn attach_usage<'a>(events: &mut [Event], metrics: impl Iterator<Item = &'a Value>) {
+pub(crate) fn attach_usage<'a>(events: &mut [Event], metrics: impl Iterator<Item = &'a Value>) {
     let mut usages: HashMap<&str, Usage> = HashMap::new();
     for entry in metrics.filter_map(|metrics| metrics.get("token_usages")?.as_array()).flatten() {
         let response = entry.get("response_id").and_then(Value::as_str).unwrap_or_default();
@@ -568,7 +568,7 @@ fn attach_usage<'a>(events: &mut [Event], metrics: impl Iterator<Item = &'a Valu
             usages.insert(response, usage);
         }
     }
-    for event in events {
+    for event in events.iter_mut().filter(|event| event.usage.is_none()) {
         event.usage = event.response_id().and_then(|response| usages.remove(response));
     }
 }
