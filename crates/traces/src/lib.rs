@@ -4,7 +4,7 @@
 //! stays in its `foreign` fields, and what the model never saw becomes an `unknown` event. A damaged
 //! record is reported as a [`Diagnostic`] with its place and never silently skipped.
 //!
-//! [`find`] expands a path into [`Candidate`]s, [`read_path`] reads one.
+//! [`find`] expands a path into [`Candidate`]s. A [`Reader`] reads one item by item; [`read_path`] reads it whole.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -28,21 +28,25 @@ mod fields;
 mod gemini;
 mod history;
 mod ids;
+mod input;
 mod inspect;
 pub mod json;
 mod langchain;
 mod mini_swe_agent;
+mod node;
 mod openai_chat;
 mod opencode;
 mod openhands_v0;
 pub mod openhands_v1;
 mod otel;
 mod pi;
+mod reader;
 mod responses;
 mod swe_agent;
 
 pub use document::{Content, Document, MAX_BYTES};
 pub use error::ReadError;
+pub use reader::{Item, Reader};
 
 /// One session's active branch, as events.
 #[derive(Clone, Debug)]
@@ -146,8 +150,7 @@ pub fn format(name: &str) -> Result<&'static Format, ReadError> {
 /// Any [`ReadError`]; [`ReadError::Unrecognized`] where no format fits. A folder of several files is
 /// not a trace: [`find`] expands it.
 pub fn read_path(path: &Path, format: Option<&str>) -> Result<Vec<Trace>, ReadError> {
-    let asked = format.map(self::format).transpose()?;
-    read_document(Document::open(path)?, asked)
+    Reader::open(path, format)?.into_traces()
 }
 
 /// Reads all traces of a document that is already open.

@@ -7,8 +7,10 @@ use condenser::event::{
 };
 use serde_json::{Map, Value};
 
+use super::is_message;
 use crate::Diagnostic;
 use crate::fields::{take_call, take_content, take_list, take_object, take_text};
+use crate::reader::Out;
 
 /// What is known of a message that came as a response.
 pub(crate) struct Response {
@@ -49,13 +51,24 @@ impl Mapper {
         self.push(&record, 0, Source::Environment, EventKind::Unknown(unknown), Map::new());
     }
 
+    /// Hands out what was gathered so far.
+    pub(super) fn drain(&mut self, out: &mut Out) {
+        self.diagnostics.drain(..).for_each(|odd| out.note(odd));
+        self.events.drain(..).for_each(|event| out.event(event));
+    }
+
     /// Adds the next message.
     pub(crate) fn add(&mut self, place: &str, message: Value, response: Option<Response>) {
         let record = format!("m{}", self.n_messages);
         self.n_messages += 1;
-        let Value::Object(mut map) = message else {
-            self.diagnostics.push(Diagnostic::new(place, "a message that is no object; left out"));
-            return;
+        let mut map = match message {
+            Value::Object(map) if is_message(&map) => map,
+            payload => {
+                let odd = "not a chat message with a known role and content or calls; kept as unknown";
+                self.diagnostics.push(Diagnostic::new(place, odd));
+                let unknown = Unknown { foreign_kind: "message".to_owned(), payload };
+                return self.push(&record, 0, Source::Environment, EventKind::Unknown(unknown), Map::new());
+            }
         };
         let role = map.shift_remove("role").unwrap_or_default();
         let mut content = take_content(&mut map, "content", part);

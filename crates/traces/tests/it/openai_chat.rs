@@ -171,7 +171,7 @@ fn rows_are_traces_of_their_own_whatever_holds_the_messages() {
     assert_eq!(outline(&traces[0]), ["row unknown", "m0 message"]);
     assert_eq!(outline(&traces[2]), ["tools system_prompt", "m0 message"]);
     assert_eq!(json_of(&traces[0])[0]["payload"], json!({"instance_id": "i", "resolved": true}));
-    assert_eq!(diagnostics(&traces[0]), ["line 5: a row without messages; left out"]);
+    assert_eq!(diagnostics(&traces[0]), ["line 5: no list of chat messages; the row is left out"]);
     traces.iter().for_each(check_trace);
 
     // The same rows as one list; a single row is a row too.
