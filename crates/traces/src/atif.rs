@@ -218,7 +218,8 @@ impl Reader {
     /// Adds the results of a step; `open` are the calls they may answer.
     fn add_results(&mut self, results: Vec<Value>, open: Vec<String>) {
         let named: HashSet<&str> = results.iter().filter_map(|result| result.get("source_call_id")?.as_str()).collect();
-        let mut unnamed = open.iter().filter(|id| !named.contains(id.as_str())).cloned().collect::<Vec<_>>().into_iter();
+        let mut unnamed =
+            open.iter().filter(|id| !named.contains(id.as_str())).cloned().collect::<Vec<_>>().into_iter();
         for result in results {
             let mut result = match result {
                 Value::Object(result) => result,
@@ -233,9 +234,7 @@ impl Reader {
             let content = take_content(&mut result, "content", block);
             foreign.insert("result".to_owned(), Value::Object(result));
             let kind = match call_id {
-                Some(call_id) => {
-                    EventKind::Observation(Observation { call_id, content, ..Observation::default() })
-                }
+                Some(call_id) => EventKind::Observation(Observation { call_id, content, ..Observation::default() }),
                 None if content.is_empty() => {
                     self.builder.add_unknown(Source::Environment, "result", Value::Null).foreign = foreign;
                     continue;

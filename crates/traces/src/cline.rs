@@ -139,7 +139,8 @@ fn session(mut file: Map<String, Value>, name: String, diagnostics: Vec<Diagnost
             }
             Some("compaction") => {
                 if let Some(removed) = metadata("messagesRemoved").and_then(Value::as_u64) {
-                    let what = format!("{removed} messages were removed before this copy was written, and are not in it");
+                    let what =
+                        format!("{removed} messages were removed before this copy was written, and are not in it");
                     let place = builder.place().to_owned();
                     builder.note([Diagnostic::new(place, what)]);
                 }

@@ -66,11 +66,7 @@ fn is_old(records: &[Record]) -> bool {
         let kind = record.value.get("type").and_then(Value::as_str);
         kind.is_some_and(|kind| ["message", "reasoning", "function_call", "function_call_output"].contains(&kind))
     };
-    has("id")
-        && has("timestamp")
-        && has("instructions")
-        && !has("type")
-        && rest.iter().take(SNIFFED).any(is_item)
+    has("id") && has("timestamp") && has("instructions") && !has("type") && rest.iter().take(SNIFFED).any(is_item)
 }
 
 /// Begins to read a rollout.
@@ -86,7 +82,9 @@ pub(crate) fn open(records: &Records<'_>, head: &Document, out: &mut Out) -> Res
         let payload = found.node.get("payload").and_then(|payload| text(payload.get("type")));
         match (kind.as_str(), payload.as_deref()) {
             ("session_meta", _) => {
-                meta.get_or_insert_with(|| found.node.get("payload").cloned().map(Node::into_value).unwrap_or_default());
+                meta.get_or_insert_with(|| {
+                    found.node.get("payload").cloned().map(Node::into_value).unwrap_or_default()
+                });
             }
             ("", None) if found.node.get("instructions").is_some() => {
                 meta.get_or_insert_with(|| found.node.clone().into_value());
@@ -191,7 +189,9 @@ impl Session {
             }
             ("compacted", _) => self.add_compaction(line, record, timestamp),
             ("event_msg", Some("token_count")) => self.add_count(line, record, timestamp),
-            ("event_msg", Some(mirror @ ("user_message" | "agent_message" | "agent_reasoning"))) if self.only_mirror => {
+            ("event_msg", Some(mirror @ ("user_message" | "agent_message" | "agent_reasoning")))
+                if self.only_mirror =>
+            {
                 let mirror = mirror.to_owned();
                 self.add_mirror(line, &mirror, record, timestamp);
             }
@@ -265,7 +265,8 @@ impl Session {
     /// What the interface was told, where nothing else tells it.
     fn add_mirror(&mut self, line: u64, mirror: &str, mut record: Map<String, Value>, timestamp: Option<String>) {
         let payload = record.get_mut("payload").and_then(Value::as_object_mut);
-        let text = payload.and_then(|payload| take_text(payload, if mirror == "agent_reasoning" { "text" } else { "message" }));
+        let text = payload
+            .and_then(|payload| take_text(payload, if mirror == "agent_reasoning" { "text" } else { "message" }));
         let Some(text) = text else {
             return self.note_unknown(line, &format!("event_msg/{mirror}"), Value::Object(record), timestamp);
         };
@@ -332,7 +333,8 @@ impl Session {
 
     /// What the newest response cost. The same figures twice are one response.
     fn add_count(&mut self, line: u64, record: Map<String, Value>, timestamp: Option<String>) {
-        let info = record.get("payload").and_then(|payload| payload.get("info")).filter(|info| info.is_object()).cloned();
+        let info =
+            record.get("payload").and_then(|payload| payload.get("info")).filter(|info| info.is_object()).cloned();
         let is_copy = record
             .get("ordinal")
             .and_then(Value::as_u64)

@@ -24,7 +24,8 @@ pub(crate) const FORMAT: Format = Format {
 
 fn is_session(file: &Value) -> bool {
     const TYPES: [&str; 5] = ["user", "gemini", "info", "error", "warning"];
-    let is_typed = |message: &Value| message.get("type").and_then(Value::as_str).is_some_and(|kind| TYPES.contains(&kind));
+    let is_typed =
+        |message: &Value| message.get("type").and_then(Value::as_str).is_some_and(|kind| TYPES.contains(&kind));
     file.get("sessionId").is_some_and(Value::is_string)
         && file.get("projectHash").is_some()
         && file.get("messages").and_then(Value::as_array).is_some_and(|messages| messages.iter().take(50).all(is_typed))
@@ -130,7 +131,8 @@ fn part(value: &Value) -> (ContentBlock, bool) {
     if let Some(text) = map.get("text").and_then(Value::as_str) {
         return (ContentBlock::text(text), map.len() == 1);
     }
-    let data = map.get("inlineData").and_then(|data| Some((data.get("mimeType")?.as_str()?, data.get("data")?.as_str()?)));
+    let data =
+        map.get("inlineData").and_then(|data| Some((data.get("mimeType")?.as_str()?, data.get("data")?.as_str()?)));
     match data {
         Some((media, data)) if media.starts_with("image/") => {
             (ContentBlock::Image { urls: vec![format!("data:{media};base64,{data}")], cache: false }, map.len() == 1)

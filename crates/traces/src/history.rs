@@ -1,7 +1,7 @@
 //! Conversations of which each request repeats the whole: what is new in each, and what became of the rest.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
 use condenser::condensation::{Condensation, Rewrite, RewriteOp};

@@ -95,7 +95,8 @@ fn add_sample(builder: &mut Builder, row: usize, mut sample: Map<String, Value>)
 
     builder.begin("sample", format!("samples[{row}]"), None);
     builder.add_unknown(Source::Environment, "sample", Value::Object(sample));
-    let is_system = |message: Option<&Value>| message.and_then(|message| message.get("role")?.as_str()) == Some("system");
+    let is_system =
+        |message: Option<&Value>| message.and_then(|message| message.get("role")?.as_str()) == Some("system");
     if !tools.is_empty() && !is_system(messages.first()) {
         builder.begin("tools", format!("samples[{row}]"), None);
         let prompt = SystemPrompt { tools: std::mem::take(&mut tools), ..SystemPrompt::default() };

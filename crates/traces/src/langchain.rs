@@ -51,7 +51,9 @@ enum Layout {
 }
 
 fn layout(document: &Document) -> Option<Layout> {
-    let all = |values: Vec<&Value>, fits: fn(&Value) -> bool| !values.is_empty() && values.into_iter().take(SNIFFED).all(fits);
+    let all = |values: Vec<&Value>, fits: fn(&Value) -> bool| {
+        !values.is_empty() && values.into_iter().take(SNIFFED).all(fits)
+    };
     match document.single() {
         Some(Value::Array(items)) if all(items.iter().collect(), is_run) => Some(Layout::Runs),
         Some(Value::Array(items)) => all(items.iter().collect(), is_message).then_some(Layout::List),
@@ -85,7 +87,16 @@ fn is_run(value: &Value) -> bool {
 
 fn is_message(value: &Value) -> bool {
     const TYPES: [&str; 10] = [
-        "human", "ai", "system", "tool", "function", "remove", "chat", "AIMessageChunk", "HumanMessageChunk", "developer",
+        "human",
+        "ai",
+        "system",
+        "tool",
+        "function",
+        "remove",
+        "chat",
+        "AIMessageChunk",
+        "HumanMessageChunk",
+        "developer",
     ];
     let kind = value.get("type").and_then(Value::as_str);
     if value.get("lc").is_some() && kind == Some("constructor") {
@@ -201,7 +212,9 @@ fn add(builder: &mut Builder, at: usize, place: String, value: Value) {
         let forgotten_event_ids: BTreeSet<_> = builder
             .events()
             .iter()
-            .filter(|event| event.kind.is_shown() && event.origin.as_ref().is_some_and(|origin| is_meant(&origin.record)))
+            .filter(|event| {
+                event.kind.is_shown() && event.origin.as_ref().is_some_and(|origin| is_meant(&origin.record))
+            })
             .map(|event| event.id.clone())
             .collect();
         builder.add_condensation(Condensation { forgotten_event_ids, ..Condensation::default() }).foreign = map;

@@ -118,8 +118,25 @@ pub struct Format {
 /// The formats, in the order in which they are tried: the first that fits wins.
 ///
 /// The narrow ones come first; chat messages, which many things look like, come last.
-pub static FORMATS: &[Format] =
-    &[openhands_v1::FORMAT, openhands_v0::FORMAT, atif::FORMAT, swe_agent::FORMAT, pi::FORMAT, claude_code::FORMAT, codex::FORMAT, gemini::FORMAT, langchain::FORMAT, inspect::FORMAT, otel::FORMAT, opencode::FORMAT, mini_swe_agent::FORMAT, cline::FORMAT, responses::FORMAT, anthropic::FORMAT, openai_chat::FORMAT];
+pub static FORMATS: &[Format] = &[
+    openhands_v1::FORMAT,
+    openhands_v0::FORMAT,
+    atif::FORMAT,
+    swe_agent::FORMAT,
+    pi::FORMAT,
+    claude_code::FORMAT,
+    codex::FORMAT,
+    gemini::FORMAT,
+    langchain::FORMAT,
+    inspect::FORMAT,
+    otel::FORMAT,
+    opencode::FORMAT,
+    mini_swe_agent::FORMAT,
+    cline::FORMAT,
+    responses::FORMAT,
+    anthropic::FORMAT,
+    openai_chat::FORMAT,
+];
 
 /// The format with this name.
 ///

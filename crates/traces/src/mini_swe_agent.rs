@@ -34,7 +34,8 @@ pub(crate) const FORMAT: Format = Format {
 
 fn is_file(file: &Value) -> bool {
     let format = file.get("trajectory_format").and_then(Value::as_str);
-    format.is_some_and(|format| format.starts_with("mini-swe-agent-")) && file.get("messages").is_some_and(Value::is_array)
+    format.is_some_and(|format| format.starts_with("mini-swe-agent-"))
+        && file.get("messages").is_some_and(Value::is_array)
 }
 
 /// Whether a list holds nothing but texts, with at least one action that its result answers.
@@ -205,7 +206,8 @@ fn in_text(messages: Vec<Value>, mut builder: Builder, name: String) -> Trace {
                 let (role, source) =
                     if role == "user" { (Role::User, Source::User) } else { (Role::System, Source::Environment) };
                 let content = take_content(&mut message, "content", block);
-                builder.add(source, EventKind::Message(Message { content, ..Message::text(role, "") })).foreign = message;
+                builder.add(source, EventKind::Message(Message { content, ..Message::text(role, "") })).foreign =
+                    message;
             }
             _ => drop(builder.add_unknown(Source::Environment, &role, Value::Object(message))),
         }

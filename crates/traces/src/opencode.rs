@@ -79,7 +79,9 @@ fn read(mut document: Document) -> Result<Vec<Trace>, ReadError> {
         } else if is_storage(&document.path) {
             storage(&document.path, &mut diagnostics)
         } else {
-            return Err(document.unfit(FORMAT.name, "the folder has neither messages.json and parts.json nor message and part"));
+            return Err(
+                document.unfit(FORMAT.name, "the folder has neither messages.json and parts.json nor message and part")
+            );
         }
     } else {
         if !document.single().is_some_and(is_export) {
@@ -91,7 +93,8 @@ fn read(mut document: Document) -> Result<Vec<Trace>, ReadError> {
         let messages = take_list(&mut file, "messages").unwrap_or_default();
         let records = messages.len();
         let messages = messages.into_iter().filter_map(as_object).map(|mut message| {
-            let parts = take_list(&mut message, "parts").unwrap_or_default().into_iter().filter_map(as_object).collect();
+            let parts =
+                take_list(&mut message, "parts").unwrap_or_default().into_iter().filter_map(as_object).collect();
             (take_object(&mut message, "info").unwrap_or_default(), parts)
         });
         let messages = messages.collect();
@@ -150,7 +153,8 @@ fn table(folder: &Path, name: &str, diagnostics: &mut Vec<Diagnostic>) -> Result
                 let columns = std::mem::replace(&mut row, data);
                 row.insert("columns".to_owned(), Value::Object(columns));
             }
-            _ => diagnostics.push(Diagnostic::new(format!("{name} row {at}"), "`data` is no object as JSON text; kept as it is")),
+            _ => diagnostics
+                .push(Diagnostic::new(format!("{name} row {at}"), "`data` is no object as JSON text; kept as it is")),
         }
         rows.push(row);
     }
@@ -352,7 +356,8 @@ impl Reader {
     fn add_answer(&mut self, mut info: Map<String, Value>, parts: Vec<Map<String, Value>>) {
         let is_said = |part: &Map<String, Value>| matches!(text_of(part, &["type"]), "text" | "tool" | "file");
         let error = info.get("error").filter(|error| !error.is_null());
-        let is_aborted = error.is_some_and(|error| error.get("name").and_then(Value::as_str) == Some("MessageAbortedError"));
+        let is_aborted =
+            error.is_some_and(|error| error.get("name").and_then(Value::as_str) == Some("MessageAbortedError"));
         if !parts.iter().any(is_said) || (error.is_some() && !is_aborted) {
             let usage = self.usage(&info, &parts);
             self.add_whole(Source::Agent, "message", info, parts);
@@ -385,7 +390,13 @@ impl Reader {
         }
     }
 
-    fn add_step(&mut self, response: String, usage: Option<Usage>, info: Map<String, Value>, parts: Vec<Map<String, Value>>) {
+    fn add_step(
+        &mut self,
+        response: String,
+        usage: Option<Usage>,
+        info: Map<String, Value>,
+        parts: Vec<Map<String, Value>>,
+    ) {
         let mut answer = Answer::new(response.as_str());
         let mut rest = Vec::new();
         let mut results = Vec::new();
@@ -395,7 +406,8 @@ impl Reader {
                     answer.say(take_text(&mut part, "text").map(ContentBlock::text));
                 }
                 "reasoning" => {
-                    let signature = part.get("metadata").and_then(|data| data.get("anthropic")?.get("signature")?.as_str());
+                    let signature =
+                        part.get("metadata").and_then(|data| data.get("anthropic")?.get("signature")?.as_str());
                     let signature = signature.map(str::to_owned);
                     match (take_text(&mut part, "text"), signature) {
                         (Some(thinking), Some(signature)) => {
@@ -420,8 +432,13 @@ impl Reader {
                     let result = take_result(&mut state);
                     let pruned = state.get("time").and_then(|time| time.get("compacted")?.as_u64());
                     if let Some((content, outcome)) = result {
-                        let observation =
-                            Observation { call_id: call_id.clone(), tool_name: tool_name.clone(), content, outcome, ..Observation::default() };
+                        let observation = Observation {
+                            call_id: call_id.clone(),
+                            tool_name: tool_name.clone(),
+                            content,
+                            outcome,
+                            ..Observation::default()
+                        };
                         results.push((observation, pruned));
                     }
                     part.shift_remove("type");

@@ -63,7 +63,8 @@ fn is_row(value: &Value) -> bool {
 }
 
 fn is_history(items: &[Value]) -> bool {
-    items.iter().take(SNIFFED).any(is_event) && items.iter().take(SNIFFED).all(|item| item.is_object() && !is_other(item))
+    items.iter().take(SNIFFED).any(is_event)
+        && items.iter().take(SNIFFED).all(|item| item.is_object() && !is_other(item))
 }
 
 /// Whether an item can only be another format's.
@@ -390,7 +391,8 @@ impl Reader {
         // The copy of the response was kept with the action.
         drop(self.take_response(&mut map));
         let cause = id_text(map.get("cause"));
-        let named = map.get("tool_call_metadata").and_then(|call| call.get("tool_call_id")?.as_str()).map(str::to_owned);
+        let named =
+            map.get("tool_call_metadata").and_then(|call| call.get("tool_call_id")?.as_str()).map(str::to_owned);
         let call_id = match cause.and_then(|cause| self.calls.get(&cause).cloned()) {
             Some(call) => call,
             None => named,
@@ -408,7 +410,8 @@ impl Reader {
             _ if exit_code.is_some_and(|code| code != 0) => Outcome::Error,
             _ => Outcome::Ok,
         };
-        let suffix = extras.and_then(|extras| extras.pointer("/metadata/suffix")?.as_str()).filter(|text| !text.is_empty());
+        let suffix =
+            extras.and_then(|extras| extras.pointer("/metadata/suffix")?.as_str()).filter(|text| !text.is_empty());
         let extended_content: Vec<ContentBlock> = suffix.map(ContentBlock::text).into_iter().collect();
         let mut content = take_content(&mut map, "content", block);
         if let Some(extras) = map.get_mut("extras").and_then(Value::as_object_mut) {
@@ -416,7 +419,8 @@ impl Reader {
         }
         let kind = match call_id {
             Some(call_id) => {
-                let observation = Observation { call_id, tool_name, content, extended_content, outcome, interim: false };
+                let observation =
+                    Observation { call_id, tool_name, content, extended_content, outcome, interim: false };
                 EventKind::Observation(observation)
             }
             // Nothing called for it: the agent is told so in a message.
@@ -430,7 +434,13 @@ impl Reader {
         let mut ids: BTreeSet<String> = BTreeSet::new();
         let mut offset = None;
         if let Some(args) = map.get_mut("args").and_then(Value::as_object_mut) {
-            ids.extend(args.get("forgotten_event_ids").and_then(Value::as_array).into_iter().flatten().filter_map(|id| id_text(Some(id))));
+            ids.extend(
+                args.get("forgotten_event_ids")
+                    .and_then(Value::as_array)
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|id| id_text(Some(id))),
+            );
             let bound = |key: &str| args.get(key).and_then(Value::as_i64);
             if let (Some(first), Some(last)) = (bound("forgotten_events_start_id"), bound("forgotten_events_end_id")) {
                 let is_within = |id: &String| id.parse::<i64>().is_ok_and(|id| (first..=last).contains(&id));
@@ -439,7 +449,8 @@ impl Reader {
             offset = args.get("summary_offset").and_then(Value::as_u64).and_then(|offset| usize::try_from(offset).ok());
             record.summary = take_text(args, "summary");
         }
-        let (gone, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.view).into_iter().partition(|(id, _)| ids.contains(id));
+        let (gone, left): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.view).into_iter().partition(|(id, _)| ids.contains(id));
         record.forgotten_event_ids = gone.into_iter().filter_map(|(_, event)| event).collect();
         self.view = left;
         if let Some(offset) = offset.filter(|_| record.summary.is_some()) {

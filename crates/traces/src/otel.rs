@@ -143,7 +143,8 @@ impl Span {
         };
         let id = text(&["/spanId", "/spanContext/spanId", "/context/span_id"]);
         let trace_id = text(&["/traceId", "/spanContext/traceId", "/context/trace_id"]);
-        let start = ["startTimeUnixNano", "startTime", "start_time"].iter().find_map(|key| nanoseconds(value.get(*key)?));
+        let start =
+            ["startTimeUnixNano", "startTime", "start_time"].iter().find_map(|key| nanoseconds(value.get(*key)?));
         let attributes = value.get("attributes").map(attributes).unwrap_or_default();
         Self { place, id, trace_id, start: start.unwrap_or(0), attributes, value }
     }
@@ -219,7 +220,8 @@ fn plain(value: &Value, depth: usize) -> Value {
         }
         "kvlistValue" => {
             let pairs = inner.get("values").and_then(Value::as_array).into_iter().flatten();
-            let pair = |item: &Value| Some((item.get("key")?.as_str()?.to_owned(), plain(item.get("value")?, depth + 1)));
+            let pair =
+                |item: &Value| Some((item.get("key")?.as_str()?.to_owned(), plain(item.get("value")?, depth + 1)));
             Value::Object(pairs.filter_map(pair).collect())
         }
         "stringValue" | "boolValue" | "doubleValue" | "bytesValue" => inner.clone(),
@@ -327,7 +329,13 @@ fn usage(span: &Span) -> Option<Usage> {
         "ai.usage.cachedInputTokens",
     ]);
     let write = span.number(&["gen_ai.usage.cache_creation.input_tokens", "gen_ai.usage.cache_creation_input_tokens"]);
-    let model = span.text(&["gen_ai.response.model", "gen_ai.request.model", "llm.model_name", "ai.response.model", "ai.model.id"]);
+    let model = span.text(&[
+        "gen_ai.response.model",
+        "gen_ai.request.model",
+        "llm.model_name",
+        "ai.response.model",
+        "ai.model.id",
+    ]);
     if input.is_none() && output.is_none() {
         return None;
     }
@@ -349,7 +357,8 @@ fn call(span: &Span) -> Option<Call> {
     if span.is_tool() || operation.is_some_and(|operation| NO_CALLS.contains(&operation)) {
         return None;
     }
-    let is_around = operation == Some("invoke_agent") || matches!(span.text(&["openinference.span.kind"]), Some("AGENT" | "CHAIN"));
+    let is_around =
+        operation == Some("invoke_agent") || matches!(span.text(&["openinference.span.kind"]), Some("AGENT" | "CHAIN"));
     let (input, output) = structured(span).or_else(|| from_events(span)).or_else(|| indexed(span)).unwrap_or_default();
     if !input.is_empty() || !output.is_empty() {
         return Some(Call { input: turns(input), output: turns(output), is_around });
@@ -474,10 +483,16 @@ fn from_prompt(prompt: &str) -> Vec<Value> {
     messages.extend(prompt.shift_remove("system").filter(|text| !text.is_null()).map(|text| message("system", text)));
     match prompt.shift_remove("messages") {
         Some(Value::Array(listed)) => messages.extend(listed),
-        _ => messages.extend(prompt.shift_remove("prompt").map(|content| match content {
-            Value::Array(listed) => listed,
-            text => vec![message("user", text)],
-        }).into_iter().flatten()),
+        _ => messages.extend(
+            prompt
+                .shift_remove("prompt")
+                .map(|content| match content {
+                    Value::Array(listed) => listed,
+                    text => vec![message("user", text)],
+                })
+                .into_iter()
+                .flatten(),
+        ),
     }
     messages
 }
@@ -599,7 +614,8 @@ fn said_call(call: &Value) -> Option<Said> {
 /// The result that a tool's own span tells.
 fn tool_result(span: &Span) -> Option<Observation> {
     let call_id = span.text(&["gen_ai.tool.call.id", "ai.toolCall.id"])?.to_owned();
-    let value = ["gen_ai.tool.call.result", "ai.toolCall.result", "output.value"].iter().find_map(|key| span.get(key))?;
+    let value =
+        ["gen_ai.tool.call.result", "ai.toolCall.result", "output.value"].iter().find_map(|key| span.get(key))?;
     let is_error = span.value.pointer("/status/code").is_some_and(|code| code == 2 || code == "STATUS_CODE_ERROR");
     Some(Observation {
         call_id,

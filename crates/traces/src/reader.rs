@@ -11,7 +11,8 @@ use crate::input::{Bytes, Input};
 use crate::json::{Found, Lines, Record};
 use crate::node::Node;
 use crate::{
-    Content, Diagnostic, Document, FORMATS, Format, ReadError, Trace, claude_code, codex, openai_chat, openhands_v0, openhands_v1, pi,
+    Content, Diagnostic, Document, FORMATS, Format, ReadError, Trace, claude_code, codex, openai_chat, openhands_v0,
+    openhands_v1, pi,
 };
 
 /// What a [`Reader`] comes upon, in the order of the file.

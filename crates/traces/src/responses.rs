@@ -17,9 +17,7 @@
 
 use std::collections::HashMap;
 
-use condenser::event::{
-    ContentBlock, EventKind, Message, Observation, Outcome, Role, Source, SystemPrompt, Usage,
-};
+use condenser::event::{ContentBlock, EventKind, Message, Observation, Outcome, Role, Source, SystemPrompt, Usage};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{Answer, arguments};
@@ -45,7 +43,9 @@ fn sniff(document: &Document) -> bool {
         Some(file) if is_own_item(file) => true,
         Some(file) => match list_key(file) {
             Some("data") => file["data"].as_array().is_some_and(|items| is_items(items.iter())),
-            Some("input") => file.get("model").is_some() && file["input"].as_array().is_some_and(|items| is_input(items)),
+            Some("input") => {
+                file.get("model").is_some() && file["input"].as_array().is_some_and(|items| is_input(items))
+            }
             Some(_) => true,
             None => false,
         },
@@ -77,9 +77,14 @@ fn is_input(items: &[Value]) -> bool {
 fn is_own_item(value: &Value) -> bool {
     let has = |key: &str| value.get(key).is_some();
     match kind_of(value) {
-        "message" => has("role") && value.get("content").is_some_and(|content| content.as_array().is_some_and(|parts| {
-            parts.iter().any(|part| matches!(kind_of(part), "input_text" | "output_text" | "input_image"))
-        })),
+        "message" => {
+            has("role")
+                && value.get("content").is_some_and(|content| {
+                    content.as_array().is_some_and(|parts| {
+                        parts.iter().any(|part| matches!(kind_of(part), "input_text" | "output_text" | "input_image"))
+                    })
+                })
+        }
         "reasoning" => has("summary"),
         "function_call" | "custom_tool_call" => has("call_id") && has("name"),
         "function_call_output" | "custom_tool_call_output" => has("call_id") && has("output"),
@@ -515,8 +520,13 @@ fn merge(rest: &mut Map<String, Value>, rests: Vec<Map<String, Value>>) {
 
 /// Whether a message of the role user was put there by the client.
 fn is_injected(item: &Map<String, Value>) -> bool {
-    const MARKS: [&str; 5] =
-        ["<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<permissions instructions>", "<turn_aborted>"];
+    const MARKS: [&str; 5] = [
+        "<environment_context>",
+        "<user_instructions>",
+        "# AGENTS.md instructions",
+        "<permissions instructions>",
+        "<turn_aborted>",
+    ];
     let text = match item.get("content") {
         Some(Value::String(text)) => Some(text.as_str()),
         Some(Value::Array(parts)) => parts.first().and_then(|part| part.get("text")?.as_str()),
@@ -562,7 +572,9 @@ fn piece(item: &Map<String, Value>) -> ContentBlock {
 pub(crate) fn part(value: &Value) -> (ContentBlock, bool) {
     let text = |key: &str| value.get(key).and_then(Value::as_str);
     let only = |known: &[&str]| {
-        value.as_object().is_some_and(|map| map.iter().all(|(key, value)| value.is_null() || known.contains(&key.as_str())))
+        value
+            .as_object()
+            .is_some_and(|map| map.iter().all(|(key, value)| value.is_null() || known.contains(&key.as_str())))
     };
     match kind_of(value) {
         "input_text" | "output_text" | "text" | "summary_text" | "inputText" => match text("text") {
@@ -574,7 +586,9 @@ pub(crate) fn part(value: &Value) -> (ContentBlock, bool) {
             None => block(value),
         },
         "input_image" => match value.get("image_url").and_then(|url| url.get("url").unwrap_or(url).as_str()) {
-            Some(url) => (ContentBlock::Image { urls: vec![url.to_owned()], cache: false }, only(&["type", "image_url"])),
+            Some(url) => {
+                (ContentBlock::Image { urls: vec![url.to_owned()], cache: false }, only(&["type", "image_url"]))
+            }
             None => block(value),
         },
         _ => block(value),

@@ -137,8 +137,7 @@ fn every_file_of_the_index_is_read_by_its_format_whole_and_without_unexplained_c
             assert!(names.insert(trace.name.clone()), "{} occurs twice", trace.name);
             check_events(trace);
         }
-        let found: Vec<String> =
-            traces.iter().flat_map(|trace| &trace.diagnostics).map(ToString::to_string).collect();
+        let found: Vec<String> = traces.iter().flat_map(|trace| &trace.diagnostics).map(ToString::to_string).collect();
         let file = path.rsplit('/').next().unwrap();
         if found != explained(file) {
             complain(format!("{found:#?}"));
