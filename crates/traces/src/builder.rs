@@ -80,11 +80,12 @@ impl Builder {
     ///
     /// Returns the record's id, changed where it was used before.
     pub(crate) fn begin(&mut self, id: &str, place: String, timestamp: Option<String>) -> EventId {
-        let (record, taken) = self.ids.claim(id);
+        let other = self.ids.claim(id);
         // Two records without ids on one line are nothing odd.
-        if taken && id != place.replace(' ', "-") {
+        if other.is_some() && id != place.replace(' ', "-") {
             self.duplicates.add(|| place.clone());
         }
+        let record = other.unwrap_or_else(|| EventId::from(id));
         (self.record, self.place, self.part, self.timestamp) = (record.clone(), place, 0, timestamp);
         record
     }
@@ -110,7 +111,10 @@ impl Builder {
     pub(crate) fn add(&mut self, source: Source, mut kind: EventKind) -> &mut Event {
         let id = match self.part {
             0 => self.record.clone(),
-            part => self.ids.claim(&format!("{}#{part}", self.record)).0,
+            part => {
+                let id = format!("{}#{part}", self.record);
+                self.ids.claim(&id).unwrap_or_else(|| EventId::from(id))
+            }
         };
         match &mut kind {
             EventKind::Action(action) => {

@@ -31,7 +31,7 @@ use serde_json::{Map, Value};
 use crate::blocks::{block, is_visible, take_action};
 use crate::builder::{Builder, Count};
 use crate::fields::{Tree, anthropic_usage, take_content, take_list, take_text};
-use crate::ids::hash;
+use crate::ids::{ByHash, Hashes, hash};
 use crate::json::Found;
 use crate::node::Node;
 use crate::reader::{Out, Place, Records, Stream, read_values};
@@ -139,9 +139,9 @@ enum Parent {
 #[derive(Default)]
 struct Survey {
     links: Vec<Link>,
-    seen: HashSet<u64>,
+    seen: Hashes,
     has_main: bool,
-    responses: HashMap<u64, Response>,
+    responses: ByHash<Response>,
     /// Records that hold summaries, by position.
     summaries: HashMap<usize, Value>,
 }
@@ -233,7 +233,7 @@ impl Survey {
     fn live(&self, out: &mut Out) -> Vec<bool> {
         let links = &self.links;
         let mut live = vec![false; links.len()];
-        let mut by_id: HashMap<u64, usize> = HashMap::new();
+        let mut by_id: ByHash<usize> = ByHash::default();
         for (index, link) in links.iter().enumerate() {
             by_id.entry(link.id).or_insert(index);
         }
@@ -264,13 +264,13 @@ impl Survey {
         let bridged = bridged.report("parents that are not in the file, bridged by the record before");
         bridged.into_iter().for_each(|odd| out.note(odd));
 
-        let answers: HashSet<u64> =
+        let answers: Hashes =
             links.iter().zip(&live).filter(|(_, live)| **live).filter_map(|(link, _)| link.response).collect();
         let answers_of = |link: &Link| link.response.is_some_and(|id| answers.contains(&id));
         for (link, live) in links.iter().zip(&mut live) {
             *live |= answers_of(link);
         }
-        let calls: HashSet<u64> =
+        let calls: Hashes =
             links.iter().filter(|link| answers_of(link)).flat_map(|link| link.calls.iter().copied()).collect();
         for (link, live) in links.iter().zip(&mut live).filter(|(link, _)| link.kind == Kind::User) {
             *live |= link.calls.iter().chain(&link.source_call).any(|id| calls.contains(id));
@@ -308,13 +308,13 @@ struct Session {
     /// What is left of the survey, and the position of the next record in it.
     links: Vec<(Place, Kind, bool)>,
     next: usize,
-    responses: HashMap<u64, Response>,
-    pending: HashMap<u64, Pending>,
+    responses: ByHash<Response>,
+    pending: ByHash<Pending>,
     /// The summary record of each boundary, by position.
     summaries: HashMap<usize, Value>,
     consumed: HashSet<usize>,
     /// Positions by record id, for the segments that compactions preserve.
-    positions: HashMap<u64, usize>,
+    positions: ByHash<usize>,
     abandoned: Count,
     unmatched: Count,
 }
@@ -349,7 +349,7 @@ impl Stream for Session {
 
 impl Session {
     fn new(mut survey: Survey, live: Vec<bool>) -> Self {
-        let mut positions = HashMap::new();
+        let mut positions = ByHash::default();
         let mut summaries = HashMap::new();
         let mut consumed = HashSet::new();
         let mut boundary = None;
@@ -372,7 +372,7 @@ impl Session {
             links: survey.links.into_iter().zip(live).map(|(link, live)| (link.place, link.kind, live)).collect(),
             next: 0,
             responses: survey.responses,
-            pending: HashMap::new(),
+            pending: ByHash::default(),
             summaries,
             consumed,
             positions,
@@ -503,8 +503,8 @@ impl Session {
     }
 
     /// The records that stay in view: listed by id, or as the segment between two.
-    fn preserved(&self, boundary: &Value) -> HashSet<u64> {
-        let mut ids = HashSet::new();
+    fn preserved(&self, boundary: &Value) -> Hashes {
+        let mut ids = Hashes::default();
         let messages = boundary.pointer("/compactMetadata/preservedMessages");
         let listed = messages.and_then(|kept| kept.get("allUuids").or_else(|| kept.get("uuids")).or(Some(kept)));
         for item in listed.and_then(Value::as_array).into_iter().flatten() {

@@ -1,7 +1,7 @@
 //! Unique event ids within one trace.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{BuildHasherDefault, DefaultHasher, Hash as _, Hasher};
 
 use condenser::event::EventId;
 
@@ -11,9 +11,33 @@ use condenser::event::EventId;
 /// later is called a duplicate.
 #[derive(Debug, Default)]
 pub(crate) struct Ids {
-    taken: HashSet<u64>,
+    taken: Hashes,
     /// The highest number that was appended to an id that is taken.
-    duplicates: HashMap<u64, u64>,
+    duplicates: ByHash<u64>,
+}
+
+/// Hashes of ids.
+pub(crate) type Hashes = HashSet<u64, BuildHasherDefault<Given>>;
+
+/// What is known of ids, by their hash.
+pub(crate) type ByHash<T> = HashMap<u64, T, BuildHasherDefault<Given>>;
+
+/// Takes a hash as it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Given(u64);
+
+impl Hasher for Given {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
 }
 
 /// The hash an id is remembered by.
@@ -24,18 +48,18 @@ pub(crate) fn hash(id: &str) -> u64 {
 }
 
 impl Ids {
-    /// The id as given where it is free, else the first free of `<id>#dup1`, `<id>#dup2`, …, and whether it was taken.
-    pub(crate) fn claim(&mut self, id: &str) -> (EventId, bool) {
+    /// Takes an id. Where it was taken before, the first free of `<id>#dup1`, `<id>#dup2`, … takes its place.
+    pub(crate) fn claim(&mut self, id: &str) -> Option<EventId> {
         let wanted = hash(id);
         if self.taken.insert(wanted) {
-            return (EventId::from(id), false);
+            return None;
         }
         let n = self.duplicates.entry(wanted).or_default();
         loop {
             *n += 1;
             let free = format!("{id}#dup{n}");
             if self.taken.insert(hash(&free)) {
-                return (EventId::from(free), true);
+                return Some(EventId::from(free));
             }
         }
     }

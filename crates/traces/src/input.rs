@@ -7,9 +7,6 @@ use std::path::{Path, PathBuf};
 use crate::ReadError;
 use crate::document::{MAX_BYTES, binary};
 
-/// Bytes looked at to tell what a file is.
-const PROBED_BYTES: usize = 4096;
-
 /// A file that can be read from its beginning more than once. Gzip and zstd archives are unpacked on the way.
 #[derive(Debug)]
 pub(crate) struct Input {
@@ -68,11 +65,10 @@ impl Input {
             From::Path => Box::new(BufReader::with_capacity(1 << 16, self.reopen(File::open(&self.path))?)),
             From::Copy(file) => Box::new(BufReader::with_capacity(1 << 16, self.reopen(file.try_clone())?)),
         };
-        let raw = self.unpack(raw)?;
-        let (raw, head) = self.probe(raw)?;
-        match binary(&head) {
+        let mut text = self.unpack(raw)?;
+        match binary(text.fill_buf().map_err(|source| self.failed(source))?) {
             Some(what) => Err(ReadError::Binary { path: self.path.clone(), what }),
-            None => Ok(raw),
+            None => Ok(text),
         }
     }
 
@@ -81,8 +77,8 @@ impl Input {
         rewound.map_err(|source| self.failed(source))
     }
 
-    fn unpack(&self, raw: Bytes) -> Result<Bytes, ReadError> {
-        let (raw, head) = self.probe(raw)?;
+    fn unpack(&self, mut raw: Bytes) -> Result<Bytes, ReadError> {
+        let head = raw.fill_buf().map_err(|source| self.failed(source))?;
         if head.starts_with(b"\x1f\x8b") {
             return Ok(Box::new(BufReader::with_capacity(1 << 16, flate2::bufread::MultiGzDecoder::new(raw))));
         }
@@ -90,13 +86,6 @@ impl Input {
             return Ok(Box::new(BufReader::with_capacity(1 << 16, Frames { packed: Some(raw), frame: None })));
         }
         Ok(raw)
-    }
-
-    /// The first bytes, which stay in the reader.
-    fn probe(&self, mut raw: Bytes) -> Result<(Bytes, Vec<u8>), ReadError> {
-        let mut head = Vec::new();
-        raw.by_ref().take(PROBED_BYTES as u64).read_to_end(&mut head).map_err(|source| self.failed(source))?;
-        Ok((Box::new(io::Cursor::new(head.clone()).chain(raw)), head))
     }
 
     /// The whole unpacked text.

@@ -309,7 +309,7 @@ fn decode_node<'t>(
     notes: &mut Notes,
 ) -> Result<(Node<'t>, usize), Fault> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    if let Ok(node) = Seed(keys).deserialize(&mut deserializer) {
+    if let Ok(node) = (Seed { keys, is_top: true }).deserialize(&mut deserializer) {
         if deserializer.end().is_ok() {
             return Ok((node, text.len()));
         }

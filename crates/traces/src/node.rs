@@ -235,7 +235,12 @@ impl<'a> Object<'a> {
 
 /// Decodes a node; with keys, only those members of the outermost object.
 #[derive(Clone, Copy)]
-pub(crate) struct Seed<'k>(pub(crate) Option<&'k [&'k str]>);
+pub(crate) struct Seed<'k> {
+    pub(crate) keys: Option<&'k [&'k str]>,
+    pub(crate) is_top: bool,
+}
+
+const NESTED: Seed<'static> = Seed { keys: None, is_top: false };
 
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = Node<'de>;
@@ -282,17 +287,17 @@ impl<'de> Visitor<'de> for Seed<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Node<'de>, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = access.next_element_seed(Seed(None))? {
+        while let Some(item) = access.next_element_seed(NESTED)? {
             items.push(item);
         }
         Ok(Node::Array(items))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Node<'de>, A::Error> {
-        let mut object = Object(Vec::with_capacity(8));
+        let mut object = Object(Vec::with_capacity(if self.is_top { 16 } else { 4 }));
         while let Some(key) = access.next_key_seed(Key)? {
-            if self.0.is_none_or(|keys| keys.contains(&key.as_ref())) {
-                object.0.push((key, access.next_value_seed(Seed(None))?));
+            if self.keys.is_none_or(|keys| keys.contains(&key.as_ref())) {
+                object.0.push((key, access.next_value_seed(NESTED)?));
             } else {
                 access.next_value::<serde::de::IgnoredAny>()?;
             }

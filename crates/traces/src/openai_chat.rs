@@ -170,7 +170,10 @@ fn read(mut document: Document) -> Result<Vec<Trace>, ReadError> {
     let records = items.len() as u64;
     if layout == Layout::List {
         let mut mapper = Mapper::new(Vec::new(), diagnostics);
-        items.into_iter().enumerate().for_each(|(at, message)| mapper.add(&format!("messages[{at}]"), message, None));
+        items
+            .into_iter()
+            .enumerate()
+            .for_each(|(at, message)| mapper.add_any(&format!("messages[{at}]"), message, None));
         let (events, diagnostics) = mapper.finish();
         return Ok(vec![Trace { name: document.name(), events, records, diagnostics, ..empty() }]);
     }
@@ -226,7 +229,7 @@ pub(crate) fn open(_: &Records<'_>, head: &Document, out: &mut Out) -> Result<Bo
 /// One conversation, a message a record.
 impl Stream for Mapper {
     fn push(&mut self, found: Found<'_>, out: &mut Out) {
-        self.add(&format!("line {}", found.line), found.node.into_value(), None);
+        self.add_any(&format!("line {}", found.line), found.node.into_value(), None);
         self.drain(out);
     }
 
@@ -315,7 +318,7 @@ fn conversation(
     let last = messages.len().saturating_sub(1);
     for (at, message) in messages.into_iter().enumerate() {
         let response = if at == last { response.take() } else { None };
-        mapper.add(&place(at), message, response);
+        mapper.add_any(&place(at), message, response);
     }
     let (events, diagnostics) = mapper.finish();
     lead.extend(events);

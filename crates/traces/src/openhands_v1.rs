@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::builder::Count;
 use crate::fields::{self, take_list, take_text};
-use crate::ids::{Ids, hash};
+use crate::ids::{ByHash, Ids, hash};
 use crate::json::{self, Found};
 use crate::node::Node;
 use crate::reader::{Out, Place, Records, Stream, read_values};
@@ -335,7 +335,7 @@ struct Survey {
     gathered: Gathered,
     places: Vec<Place>,
     /// Where the event with an id, by its hash, stands in `places`.
-    positions: HashMap<u64, u32>,
+    positions: ByHash<u32>,
     /// By position: the hash of the parent's id.
     parents: Vec<Option<u64>>,
     has_parents: bool,
@@ -489,12 +489,11 @@ impl Log {
         };
         let event = match event {
             Ok(mut event) => {
-                let (id, was_taken) = self.ids.claim(event.id.as_str());
                 let record = event.id.as_str().to_owned();
-                if was_taken {
+                if let Some(id) = self.ids.claim(&record) {
                     odd.push(format!("the id {} occurs again; called {id}", json::excerpt(&record, 80)));
+                    event.id = id;
                 }
-                event.id = id;
                 event.origin = Some(Origin { record, part: 0 });
                 self.name_forgotten_summary(&mut event);
                 Some(event)

@@ -19,7 +19,7 @@
 //! an answer are kept: Pi shows them, and some were answered. Each answer is a response of its own, by
 //! its entry's id. Entries without an id are called `line-<n>`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use condenser::condensation::{Condensation, RewriteOp};
 use condenser::event::{
@@ -30,7 +30,7 @@ use serde_json::{Map, Value};
 use crate::blocks::{block, is_visible, take_action};
 use crate::builder::{Builder, Count};
 use crate::fields::{take_content, take_list, take_object, take_text};
-use crate::ids::hash;
+use crate::ids::{ByHash, hash};
 use crate::json::{Found, Record};
 use crate::node::{Node, Object};
 use crate::reader::{Out, Place, Records, Stream, read_values};
@@ -83,7 +83,7 @@ struct Links {
     places: Vec<Place>,
     parents: Vec<Parent>,
     /// By id; of equal ids the last, as Pi has it.
-    positions: HashMap<u64, u32>,
+    positions: ByHash<u32>,
 }
 
 #[derive(Clone, Copy)]

@@ -5,7 +5,6 @@ use std::io::Read;
 use std::path::Path;
 
 use condenser::event::Event;
-use serde_json::Value;
 
 use crate::input::{Bytes, Input};
 use crate::json::{Found, Lines, Record};

@@ -7,7 +7,6 @@ use condenser::event::{
 };
 use serde_json::{Map, Value};
 
-use super::is_message;
 use crate::Diagnostic;
 use crate::fields::{take_call, take_content, take_list, take_object, take_text};
 use crate::reader::Out;
@@ -38,9 +37,25 @@ impl Mapper {
         (self.events, self.diagnostics)
     }
 
+    /// Hands out what was gathered so far.
+    pub(super) fn drain(&mut self, out: &mut Out) {
+        self.diagnostics.drain(..).for_each(|odd| out.note(odd));
+        self.events.drain(..).for_each(|event| out.event(event));
+    }
+
     /// Sets the time of the messages to come.
     pub(crate) fn set_time(&mut self, timestamp: Option<String>) {
         self.timestamp = timestamp;
+    }
+
+    /// Adds the next value of a list of messages, which may be none.
+    pub(super) fn add_any(&mut self, place: &str, value: Value, response: Option<Response>) {
+        if super::is_message_value(&value) {
+            return self.add(place, value, response);
+        }
+        let odd = "not a chat message with a known role and content or calls; kept as unknown";
+        self.diagnostics.push(Diagnostic::new(place, odd));
+        self.add_unknown("message", value);
     }
 
     /// Adds the next message as one that no model saw.
@@ -51,24 +66,13 @@ impl Mapper {
         self.push(&record, 0, Source::Environment, EventKind::Unknown(unknown), Map::new());
     }
 
-    /// Hands out what was gathered so far.
-    pub(super) fn drain(&mut self, out: &mut Out) {
-        self.diagnostics.drain(..).for_each(|odd| out.note(odd));
-        self.events.drain(..).for_each(|event| out.event(event));
-    }
-
     /// Adds the next message.
     pub(crate) fn add(&mut self, place: &str, message: Value, response: Option<Response>) {
         let record = format!("m{}", self.n_messages);
         self.n_messages += 1;
-        let mut map = match message {
-            Value::Object(map) if is_message(&map) => map,
-            payload => {
-                let odd = "not a chat message with a known role and content or calls; kept as unknown";
-                self.diagnostics.push(Diagnostic::new(place, odd));
-                let unknown = Unknown { foreign_kind: "message".to_owned(), payload };
-                return self.push(&record, 0, Source::Environment, EventKind::Unknown(unknown), Map::new());
-            }
+        let Value::Object(mut map) = message else {
+            self.diagnostics.push(Diagnostic::new(place, "a message that is no object; left out"));
+            return;
         };
         let role = map.shift_remove("role").unwrap_or_default();
         let mut content = take_content(&mut map, "content", part);

@@ -1,5 +1,6 @@
 //! One stored event of the OpenHands SDK.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use condenser::Condensation;
@@ -80,12 +81,16 @@ pub fn parse_event(value: Value, mode: Mode) -> Result<Event, LoadError> {
 /// As [`parse_event`].
 pub(super) fn parse(node: Node<'_>, mode: Mode) -> Result<Event, LoadError> {
     let Node::Object(mut map) = node else { return Err(LoadError::NotAnObject) };
-    let kind = map.get("kind").and_then(Node::as_str).unwrap_or_default().to_owned();
+    let kind = match map.get("kind") {
+        Some(Node::String(kind)) => kind.clone(),
+        _ => Cow::Borrowed(""),
+    };
     let class = CLASSES.iter().find(|class| class.name == kind);
     if mode == Mode::Strict {
-        class.ok_or_else(|| LoadError::UnknownKind(kind.clone()))?.check(&map)?;
+        class.ok_or_else(|| LoadError::UnknownKind(kind.to_string()))?.check(&map)?;
     }
-    let id = take_text(&mut map, "id").ok_or(LoadError::Missing { kind: kind.clone(), field: "id" })?;
+    let missing = || LoadError::Missing { kind: kind.to_string(), field: "id" };
+    let id = EventId::from(&*take_str(&mut map, "id").ok_or_else(missing)?);
     let timestamp = take_text(&mut map, "timestamp");
     let parent = take_text(&mut map, "parent_id").map(EventId::from);
     let source = match map.get("source").and_then(Node::as_str) {
@@ -202,16 +207,28 @@ fn tool_calls(inner: &mut Object<'_>) -> Option<Vec<ToolCall>> {
     Some(calls)
 }
 
+/// Moves a text out without a copy, where it is borrowed.
+fn take_str<'a>(map: &mut Object<'a>, key: &str) -> Option<Cow<'a, str>> {
+    if !map.get(key)?.is_string() {
+        return None;
+    }
+    match map.shift_remove(key) {
+        Some(Node::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
 fn action(map: &mut Object<'_>) -> Action {
     let mut call = take_object(map, "tool_call");
     let (name, arguments) = call.as_mut().map(take_call).unwrap_or_default();
-    let id = call.as_mut().and_then(|call| take_text(call, "id"));
-    let (call_id, id) = one_of(take_text(map, "tool_call_id"), id);
-    let (tool_name, name) = one_of(take_text(map, "tool_name"), name);
+    let id = call.as_mut().and_then(|call| take_str(call, "id"));
+    let name = name.map(Cow::Owned);
+    let (call_id, id) = one_of(take_str(map, "tool_call_id"), id);
+    let (tool_name, name) = one_of(take_str(map, "tool_name"), name);
     if let Some(mut call) = call {
         for (key, value) in [("id", id), ("name", name)] {
             if let Some(value) = value {
-                call.insert(key, Node::from(value));
+                call.insert(key, Node::String(value));
             }
         }
         if !call.is_empty() {
@@ -219,8 +236,8 @@ fn action(map: &mut Object<'_>) -> Action {
         }
     }
     Action {
-        call_id,
-        tool_name,
+        call_id: call_id.into_owned(),
+        tool_name: tool_name.into_owned(),
         arguments: arguments.unwrap_or_else(|| parsed_arguments(map.get("action"))),
         thought: take_content(map, "thought", part),
         reasoning: take_text(map, "reasoning_content"),
@@ -230,7 +247,7 @@ fn action(map: &mut Object<'_>) -> Action {
 }
 
 /// The outer text, or the inner where there is none; and the inner again where it differs from the outer.
-fn one_of(outer: Option<String>, inner: Option<String>) -> (String, Option<String>) {
+fn one_of<'a>(outer: Option<Cow<'a, str>>, inner: Option<Cow<'a, str>>) -> (Cow<'a, str>, Option<Cow<'a, str>>) {
     match (outer, inner) {
         (Some(outer), inner) => {
             let inner = inner.filter(|inner| *inner != outer);

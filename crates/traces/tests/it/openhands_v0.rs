@@ -72,10 +72,10 @@ fn a_response_is_one_turn_and_observations_answer_their_cause() {
 
 #[test]
 fn rows_hold_their_history_flat_or_in_pairs() {
-    let null = json!({"observation": "null", "content": "", "extras": {}, "message": "No observation"});
+    let absent = json!({"observation": "null", "content": "", "extras": {}, "message": "No observation"});
     let mut result = observation(4, 3, "run", "x");
     result.as_object_mut().unwrap().remove("cause");
-    let pairs = json!([[message(0, "task"), null], [action(3, "run", json!({"command": "ls"})), result]]);
+    let pairs = json!([[message(0, "task"), absent], [action(3, "run", json!({"command": "ls"})), result]]);
     let flat = json!([action(3, "run", json!({"command": "ls"})), observation(4, 3, "run", "x")]);
     check_traces(
         lines(&[
