@@ -20,8 +20,8 @@ mod mirrors;
 mod stored;
 
 pub use event::{LoadError, Mode, parse_event};
-pub use stored::{StoredError, StoredEvent};
 use mirrors::{Gathered, Mirror, Mirrors, with_answer, with_thought};
+pub use stored::{StoredError, StoredEvent};
 
 /// The format.
 pub(crate) const FORMAT: Format = Format {
