@@ -310,6 +310,18 @@ pub struct Provenance {
     /// Events that were added to the edit to make it legal.
     #[serde(skip_serializing_if = "is_zero")]
     pub extended: u64,
+    /// Events that the edit named and that stay as they are, to make it legal.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub clamped: u64,
+    /// Forgotten events that the summarizer was not shown.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub unseen: BTreeSet<EventId>,
+    /// Images among the forgotten events.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub images: u64,
+    /// Secrets taken out of the summarizer's input and of the summary.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub redacted: u64,
     /// The head this was decided on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub basis: Option<EventId>,

@@ -131,6 +131,8 @@ struct Slot {
     sized: bool,
     /// Under the `sound` rules: a call that waits for its answer.
     open: bool,
+    /// Under the `sound` rules: an open call that too many later runs have left behind.
+    abandoned: bool,
     /// Under the `sound` rules: a later call has the same call id.
     superseded: bool,
 }
@@ -152,8 +154,14 @@ impl Slot {
             rewritten: false,
             sized: false,
             open: false,
+            abandoned: false,
             superseded: false,
         }
+    }
+
+    /// Whether the answer of this call may still come.
+    fn is_waiting(&self) -> bool {
+        self.open && !self.abandoned
     }
 }
 
@@ -614,6 +622,12 @@ impl<'v> Entry<'v> {
         self.slot().open
     }
 
+    /// Under the `sound` rules: whether this is an open call that protects nothing any more, because 16 later runs of
+    /// calls have begun without its answer.
+    pub fn is_abandoned(&self) -> bool {
+        self.slot().open && self.slot().abandoned
+    }
+
     /// Under the `sound` rules: the number of the batch or loop that this entry can only leave with.
     pub fn group(&self) -> Option<u32> {
         (self.slot().group != NONE).then_some(self.slot().group)
@@ -624,7 +638,8 @@ impl<'v> Entry<'v> {
         (self.slot().batch != NONE).then_some(self.slot().batch)
     }
 
-    /// Whether no policy may forget this entry: it is pinned, or grouped with a pinned entry or an open call.
+    /// Whether no policy may forget this entry: it is pinned, or grouped with a pinned entry or with an open
+    /// call that is not abandoned.
     pub fn is_protected(&self) -> bool {
         self.is_pinned() || self.view.is_group_protected(self.slot().group)
     }

@@ -8,15 +8,19 @@
 //! - A batch that begins with thinking begins a loop. Batches without thinking join it until another entry than
 //!   calls and answers is shown. What the view does not show does not end it.
 //! - A group is a loop, or a batch outside loops. The view may be cut where no group has entries on both sides.
-//!   A call that is still open strikes nothing, and its group is protected from forgetting.
+//!   A call that is still open strikes nothing, and its group is protected from forgetting, until
+//!   [`ABANDONED_AFTER`] later runs of calls have begun: nobody waits for its answer any more.
 //! - Where a record forgets a part of a pair or batch, the rest of the batch leaves too; where it forgets the
 //!   head of a loop, the rest of the loop does.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 use super::{Pushed, Slot, View};
 use crate::cuts::Cuts;
 use crate::header::{Class, NONE};
+
+/// An open call is abandoned once so many later runs of calls have begun. Pinning a call protects it for longer.
+const ABANDONED_AFTER: u32 = 16;
 
 /// What the rules remember between events.
 ///
@@ -31,6 +35,8 @@ pub(super) struct Scan {
     batches: Vec<Batch>,
     groups: Vec<Group>,
     pinned_groups: HashSet<u32>,
+    /// Positions of the calls that were open and not abandoned when last looked at, oldest first.
+    waiting: VecDeque<u32>,
     /// How often what is left of batches was counted.
     counting: u32,
     /// The batch that the next call of the same response joins.
@@ -63,6 +69,7 @@ struct Group {
     /// The batch without which the others cannot be sent.
     head: u32,
     last: u32,
+    /// Open calls that are not abandoned.
     n_open: u32,
 }
 
@@ -177,6 +184,26 @@ impl View {
         self.sound.run = Some(batch);
         self.note_pinned(&slot);
         self.add(slot);
+        if slot.open {
+            self.sound.waiting.push_back(position);
+        }
+        self.abandon();
+    }
+
+    /// Gives up the open calls that too many later runs have left behind.
+    fn abandon(&mut self) {
+        let newest = self.sound.batches.len() as u32;
+        while let Some(&position) = self.sound.waiting.front() {
+            let call = &mut self.slots[position as usize];
+            if call.open && newest - call.batch <= ABANDONED_AFTER {
+                break;
+            }
+            self.sound.waiting.pop_front();
+            if call.is_waiting() {
+                self.sound.groups[call.group as usize].n_open -= 1;
+            }
+            call.abandoned = call.open;
+        }
     }
 
     /// A pin may name an event that comes later.
@@ -190,9 +217,10 @@ impl View {
     fn supersede(&mut self, older: Call) {
         let action = &mut self.slots[older.action as usize];
         action.superseded = true;
-        if std::mem::take(&mut action.open) {
+        if action.is_waiting() {
             self.sound.groups[action.group as usize].n_open -= 1;
         }
+        action.open = false;
         if older.answer != NONE {
             self.slots[older.answer as usize].superseded = true;
         }
@@ -214,7 +242,7 @@ impl View {
         self.sound.set_call(slot.call, call.action, position as u32);
         let group = &mut self.sound.groups[slot.group as usize];
         group.last = position as u32;
-        group.n_open -= 1;
+        group.n_open -= u32::from(action.is_waiting());
         self.sound.batches[slot.batch as usize].n_members += 1;
         self.slots[call.action as usize].open = false;
         self.note_pinned(&slot);
@@ -266,6 +294,7 @@ impl View {
 
     pub(super) fn rescan_sound(&mut self) {
         let scan = &mut self.sound;
+        scan.waiting.clear();
         scan.generation += 1;
         let generation = scan.generation;
         for (position, slot) in self.slots.iter().enumerate() {
@@ -284,7 +313,10 @@ impl View {
                 group.n_open = 0;
             }
             group.last = position as u32;
-            group.n_open += u32::from(slot.open);
+            if slot.is_waiting() {
+                group.n_open += 1;
+                scan.waiting.push_back(position as u32);
+            }
             if slot.call == NONE || slot.superseded {
                 continue;
             }
