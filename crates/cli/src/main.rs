@@ -17,7 +17,7 @@ use crate::terminal::note;
 
 /// What each way of shortening an agent's history costs, and what it loses.
 ///
-/// Exit codes: 0 all went well, 2 the command was misused, 3 a named input was unreadable, 4 there were diagnostics
+/// Exit codes: 0 all went well, 1 a check failed, 2 the command was misused, 3 a named input was unreadable, 4 there were diagnostics
 /// under --strict, 5 the output failed.
 #[derive(Parser)]
 #[command(name = "condenser", version)]
