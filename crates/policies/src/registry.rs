@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::folding::{Folding, FoldingSettings};
+use crate::freecode;
 use crate::masking::{MaskingSettings, ObservationMasking};
 use crate::none::NoPolicy;
 use crate::openhands;
@@ -231,6 +232,7 @@ pub fn by_name(name: &str) -> Result<Box<dyn Policy>, UnknownPolicy> {
 pub fn policies() -> Vec<PolicyInfo> {
     let mut all = native();
     all.extend(openhands::policies());
+    all.extend(freecode::policies());
     all.extend(pi::policies());
     all.extend(powercode::policies());
     all
