@@ -14,7 +14,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::condensation::{Condensation, Provenance, Rewrite};
 use crate::event::EventId;
-use crate::policy::{Edit, Failure, NoPlan, Plan, Policy, Requirement, State, SummarizeError, Summary, SummaryRequest};
+use crate::policy::{
+    Edit, Failure, Frame, NoPlan, Plan, Policy, Requirement, State, SummarizeError, Summary, SummaryRequest,
+};
 use crate::request::Request;
 use crate::tokens::Tokens;
 
@@ -128,10 +130,11 @@ impl<'s> Pending<'s> {
                 self.run.go_on()
             }
             Ok(summary) => {
-                let SummaryRequest { before, after, next, prompt_version, .. } = self.request;
+                let SummaryRequest { frame, prompt_version, .. } = self.request;
+                let Frame { before, after, next } = frame.map_or_else(Frame::default, |frame| *frame);
                 self.text.extend([before, summary.text, after]);
-                if let Some(next) = next {
-                    return Step::NeedSummary(Box::new(Self { request: *next, ..self }));
+                if let Some(request) = next {
+                    return Step::NeedSummary(Box::new(Self { request, ..self }));
                 }
                 self.edit.summary = Some((self.text, self.offset));
                 let version = Some(prompt_version).filter(|version| !version.is_empty());

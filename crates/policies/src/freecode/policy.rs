@@ -1,7 +1,7 @@
 //! The peer as a policy.
 
 use condenser::event::EventKind;
-use condenser::{Edit, Failure, NoPlan, Plan, Policy, Reason, Requirement, State, SummaryRequest, Tokens};
+use condenser::{Edit, Failure, Frame, NoPlan, Plan, Policy, Reason, Requirement, State, SummaryRequest, Tokens};
 use serde::{Deserialize, Serialize};
 
 use super::adapter::{SUMMARY_LABEL, Store};
@@ -109,7 +109,7 @@ impl Freecode {
             guidance: guidance(state),
             max_tokens: Some(Tokens(self.peer().summary_tokens)),
             prompt_version: PROMPT_VERSION.to_owned(),
-            before: SUMMARY_LABEL.to_owned(),
+            frame: Some(Box::new(Frame { before: SUMMARY_LABEL.to_owned(), ..Frame::default() })),
             ..SummaryRequest::default()
         };
         Some(Plan::Summarize { edit, offset, request })

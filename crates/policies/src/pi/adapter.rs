@@ -112,12 +112,10 @@ impl Path {
                     let (entry, members) = self.compaction(state, turns, event);
                     self.push(record(event), entry, members);
                 }
-                EventKind::Condensation(_) if made_of == Some("context_edit") => {
-                    if release == Release::V1 {
-                        self.push(record(event), Value::Object(event.foreign.clone()), Vec::new());
-                    }
+                EventKind::Condensation(_) if made_of == Some("context_edit") && release == Release::V1 => {
+                    self.push(record(event), Value::Object(event.foreign.clone()), Vec::new());
                 }
-                EventKind::Condensation(it) if it.summary.is_some() => {
+                EventKind::Condensation(it) if it.summary.is_some() && is_in_force(state, event) => {
                     self.push(record(event), json!({"type": "compaction"}), Vec::new());
                 }
                 EventKind::Unknown(unknown) if HIDDEN.contains(&unknown.foreign_kind.as_str()) => {
@@ -201,6 +199,10 @@ fn first_kept(state: &State<'_>, shown: usize) -> usize {
         })
     };
     (0..shown).rev().take_while(is_hidden).last().unwrap_or(shown)
+}
+
+fn is_in_force(state: &State<'_>, record: &Event) -> bool {
+    state.view.records().any(|id| *id == record.id)
 }
 
 /// The foreign record that an event came from, else its own id.
