@@ -38,6 +38,7 @@
 //! ```
 
 mod amortized;
+mod configuration;
 pub mod exact;
 mod extractive;
 mod folding;
@@ -55,6 +56,7 @@ mod tools;
 mod window;
 
 pub use amortized::{AmortizedForgetting, AmortizedSettings};
+pub use configuration::{ConfigurationError, configure};
 pub use extractive::Extractive;
 pub use folding::{Folding, FoldingSettings};
 pub use masking::{MaskingSettings, ObservationMasking};

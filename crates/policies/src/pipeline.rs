@@ -4,13 +4,15 @@
 //! that a member which acts at every step keeps none behind it from acting. The first member that writes a summary, or
 //! asks for one, is the last that is asked.
 
+use std::sync::Arc;
+
 use condenser::event::{CondensationRequest, EventKind, Source};
 use condenser::{Condensation, Edit, Event, EventId, Failure, NoPlan, Plan, Policy, Requirement, State, View};
 
 /// Policies in order, as one.
 pub struct Pipeline {
     name: String,
-    members: Vec<Box<dyn Policy>>,
+    members: Vec<Arc<dyn Policy>>,
 }
 
 impl std::fmt::Debug for Pipeline {
@@ -22,7 +24,7 @@ impl std::fmt::Debug for Pipeline {
 
 impl Pipeline {
     /// A pipeline with a name of its own. Without members it never acts.
-    pub fn new(name: impl Into<String>, members: Vec<Box<dyn Policy>>) -> Self {
+    pub fn new(name: impl Into<String>, members: Vec<Arc<dyn Policy>>) -> Self {
         Self { name: name.into(), members }
     }
 }

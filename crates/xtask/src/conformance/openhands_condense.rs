@@ -80,7 +80,7 @@ fn policy(config: &Value, condenser: &Condenser) -> Box<dyn Policy> {
     match condenser {
         Condenser::NoOp => Box::new(NoPolicy),
         Condenser::Pipeline(members) => {
-            Box::new(Pipeline::new("pipeline", members.iter().map(|member| policy(config, member)).collect()))
+            Box::new(Pipeline::new("pipeline", members.iter().map(|member| policy(config, member).into()).collect()))
         }
         Condenser::LlmSummarizing(settings) => {
             // Without an agent model the peer has no token limit at all.
