@@ -25,9 +25,14 @@ pub fn utf16_slice(text: &str, start: usize, end: usize) -> String {
     slice
 }
 
-/// JavaScript's `text.trim()`. Unlike Rust's it takes U+FEFF and leaves U+0085.
+/// Whether JavaScript counts a character as white space. Unlike Rust it takes U+FEFF and leaves U+0085.
+pub fn is_js_space(c: char) -> bool {
+    c == '\u{feff}' || c.is_whitespace() && c != '\u{85}'
+}
+
+/// JavaScript's `text.trim()`.
 pub fn js_trim(text: &str) -> &str {
-    text.trim_matches(|c: char| c == '\u{feff}' || c.is_whitespace() && c != '\u{85}')
+    text.trim_matches(is_js_space)
 }
 
 /// JavaScript's `JSON.stringify(value)`: keys that are array indices come first, in ascending order, the others stay

@@ -15,7 +15,7 @@ use crate::none::NoPolicy;
 use crate::recent::{RecentEvents, RecentSettings};
 use crate::summarizing::{LlmSummarizing, SummarizingSettings};
 use crate::window::{ConversationWindow, WindowSettings};
-use crate::{openhands, openhands_v0, swe_agent};
+use crate::{openhands, openhands_v0, pi, powercode, swe_agent};
 
 /// Where a policy comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -233,6 +233,8 @@ pub fn policies() -> Vec<PolicyInfo> {
     all.extend(openhands::policies());
     all.extend(openhands_v0::policies());
     all.extend(swe_agent::policies());
+    all.extend(pi::policies());
+    all.extend(powercode::policies());
     all
 }
 

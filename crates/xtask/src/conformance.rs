@@ -3,9 +3,12 @@
 //! Each suite is a file of cases, a JSON object a line; its driver is a module beside this one. A driver gives what
 //! a case expects and what we answer; everything else is here.
 
+mod freecode;
 mod openhands;
 mod openhands_condense;
 mod openhands_v0;
+mod pi;
+mod powercode;
 mod swe_agent;
 
 use std::path::{Path, PathBuf};
@@ -38,6 +41,10 @@ fn driver(suite: &str) -> Option<Driver> {
         "openhands-v0/view" => openhands_v0::view,
         "openhands-v0/condense" => openhands_v0::condense,
         "sweagent" => swe_agent::process,
+        "powercode" => powercode::memory,
+        "freecode" => freecode::freecode,
+        _ if suite.starts_with("pi/v1/") => pi::v1,
+        _ if suite.starts_with("pi/") => pi::v0,
         _ => return None,
     })
 }

@@ -12,4 +12,5 @@ mod openai_chat;
 mod openhands_v1;
 mod pi;
 mod recorded;
+mod stored;
 mod swe_agent;
