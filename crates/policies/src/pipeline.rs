@@ -52,18 +52,16 @@ impl Policy for Pipeline {
         let mut no_plan = None;
         for member in &self.members {
             let view = (!edit.is_empty()).then(|| preview(state, &edit));
-            let state = match &view {
-                Some(view) => {
-                    let mut after = State::new(view, state.bodies, state.sizer, state.budget);
-                    after.recall = state.recall;
-                    after
-                }
-                None => again(state),
-            };
-            if !member.requirement(&state).is_some() {
+            let after = view.as_ref().map(|view| {
+                let mut after = State::with_budgets(view, state.bodies, state.sizer, state.budgets);
+                (after.budget, after.recall) = (state.budget, state.recall);
+                after
+            });
+            let state = after.as_ref().unwrap_or(state);
+            if !member.requirement(state).is_some() {
                 continue;
             }
-            match plan_of(&**member, &state, tried) {
+            match plan_of(&**member, state, tried) {
                 Ok(Plan::Keep) => {}
                 Ok(Plan::Edit(next)) => {
                     let is_last = next.summary.is_some();
@@ -102,13 +100,6 @@ fn plan_of(member: &dyn Policy, state: &State<'_>, tried: &[Failure]) -> Result<
         _ => tried.to_vec(),
     };
     if own.is_empty() { first } else { member.plan(state, &own) }
-}
-
-fn again<'a>(state: &State<'a>) -> State<'a> {
-    let mut again = State::new(state.view, state.bodies, state.sizer, state.budget);
-    again.recall = state.recall;
-    again.reported = state.reported;
-    again
 }
 
 /// The view after an edit, a pending request still pending.

@@ -86,7 +86,8 @@ fn policy(config: &Value, condenser: &Condenser) -> Box<dyn Policy> {
             // Without an agent model the peer has no token limit at all.
             let max_tokens = settings.max_tokens.filter(|_| config["agent_llm"].is_object());
             let counter = Arc::new(Counter(config.clone()));
-            match OpenHands::new(OpenHandsSettings::from(Settings { max_tokens, ..*settings })) {
+            let peer = Settings { max_tokens, ..*settings };
+            match OpenHands::new(OpenHandsSettings { peer, ..OpenHandsSettings::default() }) {
                 Ok(policy) => Box::new(policy.with_counter(counter)),
                 Err(_) => Box::new(NoPolicy),
             }
