@@ -58,8 +58,8 @@ impl RecentEvents {
             keep = keep.min(layout.members(0, n).count() / 2);
         }
         let limit = state.budget.limit().map(|limit| layout::as_counted(state, limit));
-        let is_large = state.budget.trigger().is_some_and(|trigger| state.tokens() > trigger);
-        let target = limit.filter(|_| is_large).map(|limit| limit.share(self.settings.target_share));
+        let is_large = state.budgets.trigger.tokens.is_some_and(|trigger| state.tokens() > trigger);
+        let target = layout::target(state, self.settings.target_share).filter(|_| is_large);
         (start, layout.tail(start, n.saturating_sub(keep), Tokens::ZERO, target, limit))
     }
 }
@@ -70,7 +70,7 @@ impl Policy for RecentEvents {
     }
 
     fn requirement(&self, state: &State<'_>) -> Requirement {
-        layout::requirement(state, Some(self.settings.max_events), state.budget.trigger())
+        layout::requirement(state, Some(self.settings.max_events), state.budgets.trigger.tokens)
     }
 
     fn plan(&self, state: &State<'_>, tried: &[Failure]) -> Result<Plan, NoPlan> {

@@ -40,7 +40,7 @@ enum Command {
         /// Names of scenarios [default: all].
         scenarios: Vec<String>,
     },
-    /// Run a proof that is too heavy for every change: requests.
+    /// Run a proof that is too heavy for every change: requests, policies.
     Prove {
         /// Which one.
         name: String,

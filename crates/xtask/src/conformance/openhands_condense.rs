@@ -65,7 +65,10 @@ fn condense_by_policy(case: &Value) -> Option<Value> {
     let budget = Budget { window: agent["max_input_tokens"].as_u64().map(Tokens), reserve: Tokens::ZERO };
     let state = State::new(&view, &events, &sizer, budget);
     let summarizer = ScriptedSummarizer { config, n_calls: AtomicU64::new(0) };
-    match (condenser::Condenser { guards: false }).run(&*policy, &state, &summarizer).result {
+    match (condenser::Condenser { guards: false, ..condenser::Condenser::default() })
+        .run(&*policy, &state, &summarizer)
+        .result
+    {
         OutcomeKind::Applied(record) => Some(json!({
             "forgotten_event_ids": record.forgotten_event_ids,
             "summary": record.summary,
@@ -80,13 +83,14 @@ fn policy(config: &Value, condenser: &Condenser) -> Box<dyn Policy> {
     match condenser {
         Condenser::NoOp => Box::new(NoPolicy),
         Condenser::Pipeline(members) => {
-            Box::new(Pipeline::new("pipeline", members.iter().map(|member| policy(config, member)).collect()))
+            Box::new(Pipeline::new("pipeline", members.iter().map(|member| policy(config, member).into()).collect()))
         }
         Condenser::LlmSummarizing(settings) => {
             // Without an agent model the peer has no token limit at all.
             let max_tokens = settings.max_tokens.filter(|_| config["agent_llm"].is_object());
             let counter = Arc::new(Counter(config.clone()));
-            match OpenHands::new(OpenHandsSettings::from(Settings { max_tokens, ..*settings })) {
+            let peer = Settings { max_tokens, ..*settings };
+            match OpenHands::new(OpenHandsSettings { peer, ..OpenHandsSettings::default() }) {
                 Ok(policy) => Box::new(policy.with_counter(counter)),
                 Err(_) => Box::new(NoPolicy),
             }

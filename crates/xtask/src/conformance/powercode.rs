@@ -98,7 +98,8 @@ fn by_policy(input: &Value, settings: &Settings, tokens: u64) -> Option<Value> {
     let mut state = State::new(&view, &events, &sizer, Budget { window, reserve: Tokens::ZERO });
     state.reported = Some(Tokens(tokens));
     let summarizer = Canned(input["summarizerReply"].as_str());
-    let outcome = Condenser { guards: false }.run(&Powercode::new(*settings), &state, &summarizer);
+    let outcome =
+        Condenser { guards: false, ..Condenser::default() }.run(&Powercode::new(*settings), &state, &summarizer);
     if let OutcomeKind::Applied(record) = outcome.result {
         let event = Event::new("newer", Source::Agent, EventKind::Condensation(*record));
         view.push(&event);
