@@ -232,9 +232,9 @@ pub fn policies() -> Vec<PolicyInfo> {
     let mut all = native();
     all.extend(openhands::policies());
     all.extend(openhands_v0::policies());
+    all.extend(swe_agent::policies());
     all.extend(pi::policies());
     all.extend(powercode::policies());
-    all.extend(swe_agent::policies());
     all.extend(freecode::policies());
     all
 }
