@@ -77,7 +77,11 @@ const OTHERWISE: [&str; 6] = [
 /// The view that the same events give, after the record of the policy where `acts`, with the condenser's guards off.
 fn by_policy(case: &Value, acts: bool) -> Option<Value> {
     let mut events: Vec<OwnEvent> = case["events"].as_array()?.iter().map(own).collect::<Option<_>>()?;
-    let mut view = OwnView::replay(&events, Rules::OpenHands);
+    // Fed one by one, these rules keep entries that no request could hold.
+    let mut view = OwnView::new(Rules::OpenHands);
+    for event in &events {
+        view.push(event);
+    }
     if acts && let Some(condenser) = condenser(&case["config"]["condenser"]) {
         let script = &case["config"]["llm"];
         let policy = OpenHandsV0::new("case", condenser).with_ranker(Arc::new(Fixed(script["ids"].clone())));
@@ -115,7 +119,11 @@ fn own(value: &Value) -> Option<OwnEvent> {
         }
         (Some("condensation_request"), _) => EventKind::CondensationRequest(Default::default()),
         (Some("condensation"), _) => EventKind::Condensation(OwnCondensation {
-            forgotten_event_ids: args["forgotten_event_ids"].as_array()?.iter().map(|id| id.to_string().into()).collect(),
+            forgotten_event_ids: args["forgotten_event_ids"]
+                .as_array()?
+                .iter()
+                .map(|id| id.to_string().into())
+                .collect(),
             summary: args["summary"].as_str().map(str::to_owned),
             summary_offset: args["summary_offset"].as_u64().map(|offset| offset as usize),
             ..OwnCondensation::default()
@@ -135,9 +143,10 @@ fn own(value: &Value) -> Option<OwnEvent> {
         _ => return None,
     };
     let mut event = OwnEvent::new(value["id"].to_string(), Source::Agent, kind);
-    for name in ["action", "observation"] {
-        event.foreign.extend(value[name].as_str().map(|kind| (name.to_owned(), json!(kind))));
-    }
+    let kept = ["action", "observation", "extras"].map(|name| (name, &value[name]));
+    event
+        .foreign
+        .extend(kept.into_iter().filter(|(_, it)| !it.is_null()).map(|(name, it)| (name.to_owned(), it.clone())));
     Some(event)
 }
 
