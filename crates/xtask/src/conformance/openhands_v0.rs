@@ -62,7 +62,7 @@ pub(super) fn condense(case: &Value) -> Answer {
 }
 
 /// Cases where the view after the policy's record is another than the peer's.
-const OTHERWISE: [&str; 6] = [
+const OTHERWISE: [&str; 7] = [
     // An entry stands in a view once.
     "condense-recent-overlap-shows-the-head-twice",
     "condense-recent-longer-than-the-view-shows-it-twice-from-the-head",
@@ -72,6 +72,8 @@ const OTHERWISE: [&str; 6] = [
     "condense-amortized-a-summary-stretches-the-range-over-the-head",
     // An answer without text is a failed call.
     "condense-summarizing-an-empty-answer-is-a-summary",
+    // A ranker cannot fail.
+    "condense-attention-a-failed-call-escapes",
 ];
 
 /// The view that the same events give, after the record of the policy where `acts`, with the condenser's guards off.
