@@ -327,6 +327,15 @@ keep_last = 5
     assert!(["\"both\"", "\"openhands-v0-server\"", "\"recorded\""].iter().all(|name| all.iter().any(|it| it == name)));
     assert_eq!(all.iter().filter(|name| *name == "\"folding\"").count(), 1);
 
+    // A file of everything there is, in one run.
+    let listed: Value = serde_json::from_slice(&condenser(&["policies", "--format", "json"]).stdout).expect("a list");
+    let listed = listed.as_array().expect("a list").iter().filter(|line| line["kind"] != "control");
+    let listed: Vec<&str> = listed.filter_map(|line| line["policy"].as_str()).collect();
+    let every: String = listed.iter().map(|name| format!("[{name}]\n")).collect();
+    let every = folder.file("every.toml", every.as_bytes());
+    let output = condenser(&["compare", trace, "--policies", &every, "--window", "32k", "--format", "jsonl"]);
+    assert_eq!(text(&output.stdout).lines().count(), listed.len());
+
     let wrong = folder.file("wrong.toml", b"[a]\npipeline = [\"foldin\"]\n");
     let message = "error: DIR/wrong.toml: `a`: `pipeline`: unknown policy \"foldin\"; did you mean `folding`?";
     check_failure(&folder, &["compare", trace, "--policies", &wrong], 2, message);

@@ -2,6 +2,8 @@
 
 mod policies;
 
+use std::path::PathBuf;
+
 use anyhow::{Context as _, bail};
 use condenser::request::Api;
 use condenser::{Rules, Tokens};
@@ -13,10 +15,11 @@ use rayon::prelude::*;
 const POLICIES: [&str; 4] = ["none", "observation-masking", "folding", "llm-summarizing"];
 
 /// Runs a proof. Whether it holds.
-pub(crate) fn command(name: &str) -> anyhow::Result<bool> {
+pub(crate) fn command(name: &str, paths: &[PathBuf]) -> anyhow::Result<bool> {
     match name {
         "requests" => requests(),
-        "policies" => policies::all(),
+        "policies" if paths.is_empty() => policies::all(),
+        "policies" => policies::prove(paths),
         _ => bail!("unknown proof {name:?}; there are: requests, policies"),
     }
 }

@@ -59,8 +59,12 @@ pub(super) fn view(state: &State<'_>, request_on_overflow: bool) -> View {
                 };
                 let is_page = tool.starts_with("browse");
                 let name = foreign("observation").unwrap_or(if is_page { "browse" } else { "mcp" });
-                let page = call.filter(|_| name == "browse");
-                let url = page.map_or_else(String::new, |(_, call)| argument(call, "url"));
+                let stored = event.foreign.get("extras").and_then(|extras| extras["url"].as_str());
+                let url = match (stored, call) {
+                    (Some(url), _) => url.to_owned(),
+                    (None, Some((_, call))) if name == "browse" => argument(call, "url"),
+                    _ => String::new(),
+                };
                 ("environment", Kind::Observation { name: name.to_owned(), content: String::new(), url })
             }
             _ => continue,

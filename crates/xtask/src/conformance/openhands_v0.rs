@@ -62,7 +62,7 @@ pub(super) fn condense(case: &Value) -> Answer {
 }
 
 /// Cases where the view after the policy's record is another than the peer's.
-const OTHERWISE: [&str; 6] = [
+const OTHERWISE: [&str; 7] = [
     // An entry stands in a view once.
     "condense-recent-overlap-shows-the-head-twice",
     "condense-recent-longer-than-the-view-shows-it-twice-from-the-head",
@@ -72,12 +72,18 @@ const OTHERWISE: [&str; 6] = [
     "condense-amortized-a-summary-stretches-the-range-over-the-head",
     // An answer without text is a failed call.
     "condense-summarizing-an-empty-answer-is-a-summary",
+    // A ranker cannot fail.
+    "condense-attention-a-failed-call-escapes",
 ];
 
 /// The view that the same events give, after the record of the policy where `acts`, with the condenser's guards off.
 fn by_policy(case: &Value, acts: bool) -> Option<Value> {
     let mut events: Vec<OwnEvent> = case["events"].as_array()?.iter().map(own).collect::<Option<_>>()?;
-    let mut view = OwnView::replay(&events, Rules::OpenHands);
+    // Fed one by one, these rules keep entries that no request could hold.
+    let mut view = OwnView::new(Rules::OpenHands);
+    for event in &events {
+        view.push(event);
+    }
     if acts && let Some(condenser) = condenser(&case["config"]["condenser"]) {
         let script = &case["config"]["llm"];
         let policy = OpenHandsV0::new("case", condenser).with_ranker(Arc::new(Fixed(script["ids"].clone())));
@@ -139,9 +145,10 @@ fn own(value: &Value) -> Option<OwnEvent> {
         _ => return None,
     };
     let mut event = OwnEvent::new(value["id"].to_string(), Source::Agent, kind);
-    for name in ["action", "observation"] {
-        event.foreign.extend(value[name].as_str().map(|kind| (name.to_owned(), json!(kind))));
-    }
+    let kept = ["action", "observation", "extras"].map(|name| (name, &value[name]));
+    event
+        .foreign
+        .extend(kept.into_iter().filter(|(_, it)| !it.is_null()).map(|(name, it)| (name.to_owned(), it.clone())));
     Some(event)
 }
 

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use condenser::request::{Api, validate};
 use condenser::{Condensation, Policy, Rules, Tokens};
@@ -42,7 +43,7 @@ struct Tally {
 }
 
 /// Proves it on these files, and prints a line for each policy and window.
-fn prove(paths: &[PathBuf]) -> anyhow::Result<bool> {
+pub(super) fn prove(paths: &[PathBuf]) -> anyhow::Result<bool> {
     // What is of no known format is for the readers' own tests.
     let traces: Vec<Trace> =
         paths.iter().flat_map(|path| condenser_traces::read_path(path, None).unwrap_or_default()).collect();
@@ -55,8 +56,16 @@ fn prove(paths: &[PathBuf]) -> anyhow::Result<bool> {
     let file = json!({"masking-then-summary": {"pipeline": ["observation-masking", "llm-summarizing"]}});
     policies.extend(configure(&list, file.as_object().unwrap_or(&Default::default()))?);
 
-    let results: Vec<(Row, Vec<String>)> =
-        traces.par_iter().map(|trace| on_trace(trace, &policies)).flatten().collect();
+    let n_done = AtomicUsize::new(0);
+    let results: Vec<(Row, Vec<String>)> = traces
+        .par_iter()
+        .map(|trace| {
+            let results = on_trace(trace, &policies);
+            eprintln!("{} of {}: {}", n_done.fetch_add(1, Ordering::Relaxed) + 1, traces.len(), trace.name);
+            results
+        })
+        .flatten()
+        .collect();
     let mut tallies: BTreeMap<(usize, u64), Tally> = BTreeMap::new();
     for (row, _) in &results {
         let place = policies.iter().position(|policy| policy.name() == row.policy).unwrap_or_default();
