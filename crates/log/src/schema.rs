@@ -98,7 +98,7 @@ CREATE TABLE event (
 ) STRICT;
 INSERT INTO event
     SELECT e.row, e.session, e.branch, e.parent, i.text, e.kind, e.flags, c.text, r.text
-    FROM event_1 e JOIN name i ON i.name = e.id
+    FROM event_1 e LEFT JOIN name i ON i.name = e.id
     LEFT JOIN name c ON c.name = e.call LEFT JOIN name r ON r.name = e.response
     ORDER BY e.row;
 DROP TABLE event_1;

@@ -170,7 +170,8 @@ fn failed_attempts_are_counted_across_restarts_until_something_succeeds() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log.db");
     let failed = |id: &str| {
-        let kind = EventKind::CondensationFailed(CondensationFailed { reason: "too small".into(), ..Default::default() });
+        let kind =
+            EventKind::CondensationFailed(CondensationFailed { reason: "too small".into(), ..Default::default() });
         Event::new(id, Source::Environment, kind)
     };
     let says = |id: &str, source, role| Event::new(id, source, EventKind::Message(Message::text(role, "hi")));

@@ -99,9 +99,8 @@ fn a_killed_writer_leaves_every_acknowledged_event_and_a_log_that_goes_on() {
             unacknowledged += events.len() - last;
             assert_eq!(log.verify(&session).unwrap().problems, [], "{name}, kill {kill}");
             assert_eq!(log.check_file().unwrap(), [""; 0], "{name}, kill {kill}");
-            let next: Vec<_> = (events.len()..events.len() + batch)
-                .map(|n| message(&format!("shared{n}"), &text(n)))
-                .collect();
+            let next: Vec<_> =
+                (events.len()..events.len() + batch).map(|n| message(&format!("shared{n}"), &text(n))).collect();
             log.append(&session, &next).unwrap();
             total = events.len() + batch;
         }

@@ -10,7 +10,8 @@ use common::*;
 use condenser::condensation::Condensation;
 use condenser::event::Event;
 use condenser_log::{
-    Access, AppendError, BackupError, Fault, ImportError, Log, NewSession, Options, Query, RuleSet, SessionId, is_export,
+    Access, AppendError, BackupError, Fault, ImportError, Log, NewSession, Options, Query, RuleSet, SessionId,
+    is_export,
 };
 
 fn exported(log: &Log, session: &SessionId) -> String {
@@ -172,7 +173,8 @@ fn an_erased_body_is_gone_from_the_file_and_its_place_and_hash_stay() {
     assert_eq!(log.verify(&session).unwrap().problems, []);
     // A tombstone says no more than that.
     let conn = rusqlite::Connection::open(&path).unwrap();
-    conn.execute_batch("UPDATE body SET json = replace(json, '[erased]', 'invented') WHERE row & 0xffffffff = 11").unwrap();
+    conn.execute_batch("UPDATE body SET json = replace(json, '[erased]', 'invented') WHERE row & 0xffffffff = 11")
+        .unwrap();
     let problems = log.verify(&session).unwrap().problems;
     assert_eq!((problems[0].position, problems[0].fault), (11, Fault::TombstoneDiffers));
 }
@@ -271,7 +273,8 @@ fn kinds_of_the_future_are_exported_as_they_came() {
     let event: Event =
         serde_json::from_str(r#"{"id":"w","source":"hook","kind":"future.widget","size":{"z":1,"a":[2.50]}}"#).unwrap();
     log.append(&session, std::slice::from_ref(&event)).unwrap();
-    let record: Condensation = serde_json::from_str(r#"{"forgotten_event_ids":["no","nor","not"],"summary":"s"}"#).unwrap();
+    let record: Condensation =
+        serde_json::from_str(r#"{"forgotten_event_ids":["no","nor","not"],"summary":"s"}"#).unwrap();
     log.append_condensation(&session, &record, None).unwrap();
     let lines = exported(&log, &session);
     let copy = Log::open_in_memory().unwrap();

@@ -37,6 +37,7 @@
 //! assert!(matches!(outcome.result, OutcomeKind::Applied(_)));
 //! ```
 
+mod amortized;
 pub mod exact;
 mod extractive;
 mod folding;
@@ -45,15 +46,19 @@ mod layout;
 mod masking;
 mod none;
 pub mod openhands;
+pub mod openhands_v0;
 pub mod pi;
 mod pipeline;
 pub mod powercode;
 mod recent;
 mod registry;
 mod summarizing;
+pub mod swe_agent;
 mod tools;
 mod turns;
+mod window;
 
+pub use amortized::{AmortizedForgetting, AmortizedSettings};
 pub use extractive::Extractive;
 pub use folding::{Folding, FoldingSettings};
 pub use masking::{MaskingSettings, ObservationMasking};
@@ -65,3 +70,4 @@ pub use registry::{
     policies,
 };
 pub use summarizing::{LlmSummarizing, SummarizingSettings};
+pub use window::{ConversationWindow, WindowSettings};

@@ -8,13 +8,14 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::amortized::{AmortizedForgetting, AmortizedSettings};
 use crate::folding::{Folding, FoldingSettings};
 use crate::masking::{MaskingSettings, ObservationMasking};
 use crate::none::NoPolicy;
-use crate::openhands;
-use crate::pi;
 use crate::recent::{RecentEvents, RecentSettings};
 use crate::summarizing::{LlmSummarizing, SummarizingSettings};
+use crate::window::{ConversationWindow, WindowSettings};
+use crate::{openhands, openhands_v0, pi, swe_agent};
 
 /// Where a policy comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -231,6 +232,8 @@ pub fn policies() -> Vec<PolicyInfo> {
     let mut all = native();
     all.extend(openhands::policies());
     all.extend(pi::policies());
+    all.extend(openhands_v0::policies());
+    all.extend(swe_agent::policies());
     all
 }
 
@@ -250,6 +253,35 @@ fn native() -> Vec<PolicyInfo> {
                 ("max_addresses", "addresses", "the most addresses in the line that stands for what left", OWN),
             ],
             |_, settings| Ok(Box::new(RecentEvents::new(settings))),
+        ),
+        PolicyInfo::new(
+            "amortized-forgetting",
+            Native,
+            "forgets the middle, half of the most at once, without a summary",
+            &AmortizedSettings::default(),
+            &[
+                ("keep_first", "events", "the first events that stay", "OpenHands 0.x, configuration"),
+                (
+                    "max_events",
+                    "events",
+                    "a longer view is brought down to half of this",
+                    "OpenHands 0.x, configuration",
+                ),
+                ("target_share", "share of the limit", "what a request that is too large is brought down to", OWN),
+                ("max_addresses", "addresses", "the most addresses in the line that stands for what left", OWN),
+            ],
+            |_, settings| Ok(Box::new(AmortizedForgetting::new(settings))),
+        ),
+        PolicyInfo::new(
+            "conversation-window",
+            Native,
+            "forgets the older half but prompts and task, when asked or when the request grows too large",
+            &WindowSettings::default(),
+            &[
+                ("keep_share", "share of the events", "the newest part that stays", "OpenHands 0.x, class"),
+                ("max_addresses", "addresses", "the most addresses in the line that stands for what left", OWN),
+            ],
+            |_, settings| Ok(Box::new(ConversationWindow::new(settings))),
         ),
         PolicyInfo::new(
             "observation-masking",

@@ -86,16 +86,15 @@ fn loading_accepts_plain_or_no_content_and_missing_fields_with_defaults() {
 
 #[test]
 fn loading_a_forgotten_list_writes_it_sorted_and_without_duplicates() {
-    let stored = json!({"id": "a", "kind": "Condensation", "llm_response_id": "r", "forgotten_event_ids": ["c", "b", "c"]});
+    let stored =
+        json!({"id": "a", "kind": "Condensation", "llm_response_id": "r", "forgotten_event_ids": ["c", "b", "c"]});
     let EventKind::Condensation(record) = parse_event(stored, Mode::Strict).unwrap().kind else { panic!() };
     assert_eq!(serde_json::to_value(record).unwrap()["forgotten_event_ids"], json!(["b", "c"]));
 }
 
 #[test]
 fn loading_two_events_with_one_id_gives_the_second_an_id_of_its_own_and_says_so() {
-    let line = |text: &str| {
-        json!({"id": "a", "kind": "MessageEvent", "source": "user", "llm_message": {"role": "user", "content": text}})
-    };
+    let line = |text: &str| json!({"id": "a", "kind": "MessageEvent", "source": "user", "llm_message": {"role": "user", "content": text}});
     let trace = read_one(format!("{}\n{}\n", line("one"), line("two")));
     assert_eq!(outline(&trace).len(), 2);
     assert_ne!(trace.events[0].id, trace.events[1].id);

@@ -166,7 +166,7 @@ fn by_policy(entries: &[Value], pi: &Pi) -> (Vec<(String, bool)>, Value) {
     let policy = PiPolicy::new(pi.release, settings);
     let sizer = Sizer::new(&CharsPer4);
     let state = State::new(&view, &events, &sizer, Budget::default());
-    let outcome = Condenser { guards: false }.run(&policy, &state, &Fixed);
+    let outcome = Condenser::unguarded().run(&policy, &state, &Fixed);
     let after = match outcome.result {
         OutcomeKind::Applied(record) => {
             events.push(Event::new("record", Source::Agent, EventKind::Condensation(*record)));
