@@ -1,6 +1,7 @@
 //! `condenser condense`: one condensation of a session, with what went.
 
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use condenser::event::{CondensationRequest, Event, EventKind, Source};
@@ -27,6 +28,9 @@ pub(crate) struct CondenseArguments {
     /// What a summary should care about.
     #[arg(long, value_name = "TEXT")]
     guidance: Option<String>,
+    /// A file with the summarizer's instructions, for policies with the setting `prompt`.
+    #[arg(long, value_name = "FILE")]
+    prompt: Option<PathBuf>,
     /// Act only where the policy itself sees a reason. Otherwise the user asks, and that is recorded.
     #[arg(long, conflicts_with = "guidance")]
     if_needed: bool,
@@ -39,7 +43,10 @@ pub(crate) struct CondenseArguments {
 }
 
 pub(crate) fn run(arguments: &CondenseArguments) -> Result<Exit, CliError> {
-    let policy = build(&arguments.policy)?;
+    let policy = match &arguments.prompt {
+        Some(path) => with_prompt(&arguments.policy, path)?,
+        None => build(&arguments.policy)?,
+    };
     let counter = arguments.session.counter()?;
     let budgets = arguments.session.budgets()?;
     let access = if arguments.dry_run { Access::Read } else { Access::Write };
@@ -102,6 +109,15 @@ pub(crate) fn run(arguments: &CondenseArguments) -> Result<Exit, CliError> {
     }
     output.finish()?;
     Ok(Exit::Ok)
+}
+
+fn with_prompt(policy: &str, path: &Path) -> Result<Box<dyn Policy>, CliError> {
+    let prompt =
+        std::fs::read_to_string(path).map_err(|error| CliError::Input(format!("{}: {error}", path.display())))?;
+    let list = condenser_policies::policies();
+    let info = condenser_policies::find(&list, policy).map_err(|error| CliError::Usage(error.to_string()))?;
+    let settings = [("prompt".to_owned(), Value::String(prompt))].into_iter().collect();
+    info.build(&settings).map_err(|error| CliError::Usage(error.to_string()))
 }
 
 /// Adds an event to the session, and to its log unless this is a trial.
