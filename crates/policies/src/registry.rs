@@ -15,7 +15,7 @@ use crate::none::NoPolicy;
 use crate::recent::{RecentEvents, RecentSettings};
 use crate::summarizing::{LlmSummarizing, SummarizingSettings};
 use crate::window::{ConversationWindow, WindowSettings};
-use crate::{openhands, openhands_v0, pi, swe_agent};
+use crate::{openhands, openhands_v0, pi, powercode, swe_agent};
 
 /// Where a policy comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -231,9 +231,10 @@ pub fn by_name(name: &str) -> Result<Box<dyn Policy>, UnknownPolicy> {
 pub fn policies() -> Vec<PolicyInfo> {
     let mut all = native();
     all.extend(openhands::policies());
-    all.extend(pi::policies());
     all.extend(openhands_v0::policies());
     all.extend(swe_agent::policies());
+    all.extend(pi::policies());
+    all.extend(powercode::policies());
     all
 }
 

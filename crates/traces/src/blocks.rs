@@ -1,26 +1,25 @@
 //! Content blocks as Anthropic, OpenAI, Pi and their users write them.
 
 use condenser::event::{Action, ContentBlock};
-use serde_json::{Map, Value};
 
-use crate::fields::take_text;
+use crate::fields::{Members, Tree, take_text};
 
 /// One content part as a block, and whether the block tells everything that the part did.
 ///
 /// What is neither text nor a complete image is kept verbatim.
-pub(crate) fn block(part: &Value) -> (ContentBlock, bool) {
-    let other = || (ContentBlock::Other { value: part.clone() }, true);
-    let Some(map) = part.as_object() else {
-        return match part {
-            Value::String(text) => (ContentBlock::text(text.as_str()), true),
-            _ => other(),
+pub(crate) fn block<T: Tree>(part: &T) -> (ContentBlock, bool) {
+    let other = || (ContentBlock::Other { value: part.to_value() }, true);
+    let Some(map) = part.members() else {
+        return match part.text() {
+            Some(text) => (ContentBlock::text(text), true),
+            None => other(),
         };
     };
     let mark = map.get("cache_control").filter(|mark| !mark.is_null());
     let cache = mark.is_some();
-    let is_plain_mark = mark.is_none_or(|mark| mark.as_object().is_some_and(|mark| mark.len() == 1));
+    let is_plain_mark = mark.is_none_or(|mark| mark.at("type").is_some() && only_in(mark, &["type"]));
     let exact = |known: &[&str]| is_plain_mark && only(map, known);
-    match map.get("type").and_then(Value::as_str) {
+    match text(map, "type") {
         Some("text") => match text(map, "text") {
             Some(text) => {
                 (ContentBlock::Text { text: text.to_owned(), cache }, exact(&["type", "text", "cache_control"]))
@@ -58,17 +57,21 @@ pub(crate) fn is_visible(block: &ContentBlock) -> bool {
     }
 }
 
-fn text<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a str> {
-    map.get(key).and_then(Value::as_str)
+fn text<'a, M: Members>(map: &'a M, key: &str) -> Option<&'a str> {
+    map.get(key).and_then(Tree::text)
 }
 
-fn only(map: &Map<String, Value>, known: &[&str]) -> bool {
-    map.keys().all(|key| known.contains(&key.as_str()))
+fn only<M: Members>(map: &M, known: &[&str]) -> bool {
+    map.all(|key, _| known.contains(&key))
 }
 
-fn image_url(map: &Map<String, Value>) -> Option<String> {
+fn only_in<T: Tree>(value: &T, known: &[&str]) -> bool {
+    value.members().is_some_and(|map| only(map, known))
+}
+
+fn image_url<M: Members>(map: &M) -> Option<String> {
     let data_url = |media: &str, data: &str| format!("data:{media};base64,{data}");
-    if let Some(source) = map.get("source").and_then(Value::as_object) {
+    if let Some(source) = map.get("source").and_then(Tree::members) {
         return match text(source, "type") {
             Some("base64") => Some(data_url(text(source, "media_type")?, text(source, "data")?)),
             Some("url") => text(source, "url").map(str::to_owned),
@@ -76,25 +79,25 @@ fn image_url(map: &Map<String, Value>) -> Option<String> {
         };
     }
     match map.get("image_url") {
-        Some(Value::Object(image)) => text(image, "url").map(str::to_owned),
-        Some(Value::String(url)) => Some(url.clone()),
+        Some(image) if image.members().is_some() => image.at("url").and_then(Tree::text).map(str::to_owned),
+        Some(image) if image.text().is_some() => image.text().map(str::to_owned),
         _ => Some(data_url(text(map, "mimeType")?, text(map, "data")?)),
     }
 }
 
 /// A call block as an action, with the blocks that stood before it. `arguments` is the member that holds them.
-pub(crate) fn take_action(
-    call: &mut Map<String, Value>,
+pub(crate) fn take_action<M: Members>(
+    call: &mut M,
     arguments: &str,
     before: Vec<ContentBlock>,
     response: &str,
 ) -> Action {
-    call.shift_remove("type");
+    call.take("type");
     let (thinking, thought) = before.into_iter().partition(ContentBlock::is_thinking);
-    let arguments = match call.shift_remove(arguments) {
-        None | Some(Value::Null) => "{}".to_owned(),
-        Some(Value::String(text)) => text,
-        Some(arguments) => arguments.to_string(),
+    let arguments = match call.take(arguments).filter(|arguments| !arguments.is_null()).map(Tree::into_text) {
+        None => "{}".to_owned(),
+        Some(Ok(text)) => text,
+        Some(Err(arguments)) => arguments.to_value().to_string(),
     };
     Action {
         call_id: take_text(call, "id").unwrap_or_default(),

@@ -7,6 +7,7 @@ use condenser::event::{Event, EventId, EventKind, Origin, Source, Unknown, Usage
 use serde_json::Value;
 
 use crate::ids::Ids;
+use crate::reader::Out;
 use crate::{Diagnostic, Trace};
 
 /// Collects events, foreign record by foreign record.
@@ -32,6 +33,7 @@ struct Shown {
     id: EventId,
     record: EventId,
     is_system: bool,
+    is_action: bool,
 }
 
 /// How often something odd was met, and where first.
@@ -42,6 +44,11 @@ impl Count {
     /// Counts one more.
     pub(crate) fn add(&mut self, place: impl FnOnce() -> String) {
         self.0.get_or_insert_with(|| (place(), 0)).1 += 1;
+    }
+
+    /// Counts one more, which stands before all that were counted.
+    pub(crate) fn add_earlier(&mut self, place: String) {
+        self.0 = Some((place, 1 + self.0.take().map_or(0, |(_, n)| n)));
     }
 
     /// The diagnostic, if there was any: `what`, then the count, at the first place.
@@ -73,11 +80,12 @@ impl Builder {
     ///
     /// Returns the record's id, changed where it was used before.
     pub(crate) fn begin(&mut self, id: &str, place: String, timestamp: Option<String>) -> EventId {
-        let (record, taken) = self.ids.claim(id);
+        let other = self.ids.claim(id);
         // Two records without ids on one line are nothing odd.
-        if taken && id != place.replace(' ', "-") {
+        if other.is_some() && id != place.replace(' ', "-") {
             self.duplicates.add(|| place.clone());
         }
+        let record = other.unwrap_or_else(|| EventId::from(id));
         (self.record, self.place, self.part, self.timestamp) = (record.clone(), place, 0, timestamp);
         record
     }
@@ -103,7 +111,10 @@ impl Builder {
     pub(crate) fn add(&mut self, source: Source, mut kind: EventKind) -> &mut Event {
         let id = match self.part {
             0 => self.record.clone(),
-            part => self.ids.claim(&format!("{}#{part}", self.record)).0,
+            part => {
+                let id = format!("{}#{part}", self.record);
+                self.ids.claim(&id).unwrap_or_else(|| EventId::from(id))
+            }
         };
         match &mut kind {
             EventKind::Action(action) => {
@@ -121,7 +132,8 @@ impl Builder {
         }
         if kind.is_shown() {
             let is_system = matches!(kind, EventKind::SystemPrompt(_));
-            self.shown.push(Shown { id: id.clone(), record: self.record.clone(), is_system });
+            let is_action = matches!(kind, EventKind::Action(_));
+            self.shown.push(Shown { id: id.clone(), record: self.record.clone(), is_system, is_action });
         }
         let mut event = Event::new(id, source, kind);
         event.origin = Some(Origin { record: self.record.as_str().to_owned(), part: self.part });
@@ -144,11 +156,38 @@ impl Builder {
         }
     }
 
+    /// Says what the response cost whose first event is the one at `at`.
+    pub(crate) fn set_usage_of(&mut self, at: usize, usage: Usage) {
+        if let Some(event) = self.events.get_mut(at) {
+            event.usage = Some(usage);
+        }
+    }
+
     /// Adds a compaction that leaves nothing in view but the records for which `keeps` holds, and, if
     /// `keeps_system`, the newest system prompt; the summary goes after the latter.
     pub(crate) fn add_compaction(
         &mut self,
         summary: Option<String>,
+        keeps_system: bool,
+        keeps: impl Fn(&str) -> bool,
+    ) -> &mut Event {
+        self.compact(summary, false, keeps_system, keeps)
+    }
+
+    /// As [`Builder::add_compaction`], with the summary after what is kept.
+    pub(crate) fn add_compaction_at_end(
+        &mut self,
+        summary: Option<String>,
+        keeps_system: bool,
+        keeps: impl Fn(&str) -> bool,
+    ) -> &mut Event {
+        self.compact(summary, true, keeps_system, keeps)
+    }
+
+    fn compact(
+        &mut self,
+        summary: Option<String>,
+        is_summary_last: bool,
         keeps_system: bool,
         keeps: impl Fn(&str) -> bool,
     ) -> &mut Event {
@@ -163,7 +202,7 @@ impl Builder {
             }
             stays
         });
-        let offset = self.shown.iter().take_while(|entry| entry.is_system).count();
+        let offset = self.shown.iter().take_while(|entry| is_summary_last || entry.is_system).count();
         let record = Condensation {
             forgotten_event_ids: forgotten,
             summary_offset: summary.as_ref().map(|_| offset),
@@ -173,7 +212,7 @@ impl Builder {
         if record.summary.is_some() {
             // No foreign record has an empty id, so that the next compaction forgets this entry.
             let (id, record) = (self.record.summary_id(), EventId::from(""));
-            self.shown.insert(offset, Shown { id, record, is_system: false });
+            self.shown.insert(offset, Shown { id, record, is_system: false, is_action: false });
         }
         self.add(Source::Environment, EventKind::Condensation(record))
     }
@@ -201,11 +240,44 @@ impl Builder {
         self.diagnostics.extend(diagnostic);
     }
 
+    /// What a view shows of a record: the ids of its events, and whether any is a call.
+    pub(crate) fn shown_of(&self, record: &str) -> (Vec<EventId>, bool) {
+        let of_record = || self.shown.iter().filter(|entry| entry.record.as_str() == record);
+        (of_record().map(|entry| entry.id.clone()).collect(), of_record().any(|entry| entry.is_action))
+    }
+
+    /// Hands out what was gathered so far.
+    pub(crate) fn drain(&mut self, out: &mut Out) {
+        self.diagnostics.drain(..).for_each(|odd| out.note(odd));
+        self.events.drain(..).for_each(|event| out.event(event));
+    }
+
+    /// Hands out what was gathered since the last time, and what was counted.
+    pub(crate) fn close(&mut self, out: &mut Out) {
+        self.count();
+        self.drain(out);
+    }
+
+    fn count(&mut self) {
+        let orphans =
+            std::mem::take(&mut self.orphans).report("results without an earlier call, kept, and shown by no view");
+        let duplicates =
+            std::mem::take(&mut self.duplicates).report("record ids that were used before, `#dup<n>` appended");
+        self.diagnostics.extend(orphans.into_iter().chain(duplicates));
+    }
+
     /// The trace.
     pub(crate) fn finish(mut self, name: String, format: &'static str, records: usize) -> Trace {
-        let orphans = self.orphans.report("results without an earlier call, kept, and shown by no view");
-        let duplicates = self.duplicates.report("record ids that were used before, `#dup<n>` appended");
-        self.diagnostics.extend(orphans.into_iter().chain(duplicates));
-        Trace { name, format, task: None, events: self.events, records: records as u64, diagnostics: self.diagnostics }
+        self.count();
+        Trace {
+            name,
+            format,
+            task: None,
+            session: None,
+            parent: None,
+            events: self.events,
+            records: records as u64,
+            diagnostics: self.diagnostics,
+        }
     }
 }

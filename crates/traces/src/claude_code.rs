@@ -30,13 +30,22 @@ use serde_json::{Map, Value};
 
 use crate::blocks::{block, is_visible, take_action};
 use crate::builder::{Builder, Count};
-use crate::fields::{take_content, take_list, take_text};
-use crate::json;
-use crate::{Diagnostic, Document, Format, ReadError, Trace};
+use crate::fields::{Tree, anthropic_usage, take_content, take_list, take_text};
+use crate::ids::{ByHash, Hashes, hash};
+use crate::json::Found;
+use crate::node::Node;
+use crate::reader::{Out, Place, Records, Stream, read_values};
+use crate::{Diagnostic, Document, Format, ReadError};
 
 /// The format.
-pub(crate) const FORMAT: Format =
-    Format { name: "claude-code", description: "Claude Code sessions: ~/.claude/projects/**/*.jsonl", sniff, read };
+pub(crate) const FORMAT: Format = Format {
+    name: NAME,
+    description: "Claude Code sessions: ~/.claude/projects/**/*.jsonl",
+    sniff,
+    read: |document| read_values(document, NAME, open),
+};
+
+const NAME: &str = "claude-code";
 
 /// What stands for a result that the client no longer sends.
 const CLEARED: &str = "[Old tool result content cleared]";
@@ -56,7 +65,7 @@ fn is_own(record: &Value) -> bool {
     }
 }
 
-/// A record and what the chain needs of it.
+/// A record that is read.
 struct Record {
     line: u64,
     id: String,
@@ -85,141 +94,204 @@ impl Record {
         self.value.get(key).and_then(Value::as_bool) == Some(true)
     }
 
-    /// The response an assistant record belongs to.
-    fn response(&self) -> Option<&str> {
-        match self.kind {
-            Kind::Assistant => self.value.pointer("/message/id").and_then(Value::as_str).or(Some(&self.id)),
-            _ => None,
-        }
-    }
-
-    /// The blocks of the message; none where the content is text.
-    fn blocks(&self) -> &[Value] {
-        self.value.pointer("/message/content").and_then(Value::as_array).map_or(&[], Vec::as_slice)
-    }
-
-    fn block_ids(&self, kind: &str, key: &str) -> impl Iterator<Item = &str> {
-        self.blocks()
-            .iter()
-            .filter(move |block| is_kind(block, kind))
-            .filter_map(move |block| block.get(key).and_then(Value::as_str))
-    }
-
     fn place(&self) -> String {
         format!("line {}", self.line)
     }
 }
 
-fn is_kind(block: &Value, kind: &str) -> bool {
-    block.get("type").and_then(Value::as_str) == Some(kind)
+/// Begins to read a session.
+pub(crate) fn open(records: &Records<'_>, head: &Document, out: &mut Out) -> Result<Box<dyn Stream>, ReadError> {
+    if !head.records().iter().any(|record| is_own(&record.value)) {
+        return Err(head.unfit(NAME, "no record has a `sessionId` and a type of a session"));
+    }
+    let mut survey = Survey::default();
+    records.each(None, |found| survey.add(&found))?;
+    survey.classify();
+    let live = survey.live(out);
+    out.begin(Builder::new(Vec::new()).finish(head.name(), NAME, 0));
+    Ok(Box::new(Session::new(survey, live)))
 }
 
-fn read(mut document: Document) -> Result<Vec<Trace>, ReadError> {
-    if !document.records().iter().any(|record| is_own(&record.value)) {
-        return Err(document.unfit(FORMAT.name, "no record has a `sessionId` and a type of a session"));
-    }
-    let records = document.take_records();
-    let n_records = records.len();
-    let mut builder = Builder::new(std::mem::take(&mut document.diagnostics));
-    let records = classify(records);
-    let live = live(&records, &mut builder);
-    let mut session = Session::new(&records, &live);
-    for (index, record) in records.into_iter().enumerate() {
-        session.add(&mut builder, index, record, live[index]);
-    }
-    let odd = [
-        session.abandoned.report("records abandoned by a rewind or a retry, left out"),
-        session.unmatched.report("cleared results that are not in the file"),
-    ];
-    builder.note(odd.into_iter().flatten());
-    Ok(vec![builder.finish(document.name(), FORMAT.name, n_records)])
+/// What the chain needs of a record. Ids are known by their hash.
+struct Link {
+    place: Place,
+    id: u64,
+    kind: Kind,
+    is_side: bool,
+    parent: Parent,
+    logical: Option<u64>,
+    /// The response an assistant record belongs to.
+    response: Option<u64>,
+    /// Ids of calls in the message, or of the calls whose results it holds.
+    calls: Vec<u64>,
+    source_call: Option<u64>,
+    is_summary: bool,
 }
 
-/// Names each record and tells the conversation from the rest.
-fn classify(records: Vec<json::Record>) -> Vec<Record> {
-    let is_chained = |value: &Value| {
-        matches!(value.get("type").and_then(Value::as_str), Some("user" | "assistant"))
-            && value.get("uuid").is_some_and(Value::is_string)
-    };
-    let is_side = |value: &Value| value.get("isSidechain").and_then(Value::as_bool) == Some(true);
-    let is_sub_agent = !records.iter().any(|record| is_chained(&record.value) && !is_side(&record.value));
-    let mut seen = HashSet::new();
-    let mut classified = Vec::with_capacity(records.len());
-    for json::Record { line, value } in records {
-        let text = |key: &str| value.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-        let uuid = text("uuid").map(str::to_owned);
-        let is_new = uuid.as_ref().is_some_and(|uuid| seen.insert(uuid.clone()));
-        let has_message = value.get("message").is_some_and(Value::is_object);
+#[derive(Clone, Copy)]
+enum Parent {
+    None,
+    Root,
+    Id(Option<u64>),
+}
+
+/// All records of a file, gone through once.
+#[derive(Default)]
+struct Survey {
+    links: Vec<Link>,
+    seen: Hashes,
+    has_main: bool,
+    responses: ByHash<Response>,
+    /// Records that hold summaries, by position.
+    summaries: HashMap<usize, Value>,
+}
+
+impl Survey {
+    fn add(&mut self, found: &Found<'_>) {
+        let record = &found.node;
+        let text = |key: &str| record.get(key).and_then(Node::as_str).filter(|text| !text.is_empty());
+        let is = |key: &str| record.get(key).and_then(Node::as_bool) == Some(true);
+        let uuid = text("uuid").map(hash);
+        // A record that was written twice counts once.
+        let is_new = uuid.is_some_and(|uuid| self.seen.insert(uuid));
+        let message = record.get("message").filter(|message| message.is_object());
+        let is_side = is("isSidechain");
         let kind = match text("type") {
-            // A record that was written twice counts once.
-            _ if !is_new || (is_side(&value) && !is_sub_agent) => Kind::Noise,
-            Some("user") if has_message => Kind::User,
-            Some("assistant") if has_message => Kind::Assistant,
-            Some("system") => match text("subtype") {
+            kind @ Some("user" | "assistant") => {
+                self.has_main |= !is_side && record.get("uuid").is_some_and(Node::is_string);
+                match message {
+                    Some(_) if is_new && kind == Some("user") => Kind::User,
+                    Some(_) if is_new => Kind::Assistant,
+                    _ => Kind::Noise,
+                }
+            }
+            Some("system") if is_new => match text("subtype") {
                 Some("compact_boundary") => Kind::Compact,
                 Some("microcompact_boundary") => Kind::Microcompact,
                 _ => Kind::System,
             },
             _ => Kind::Noise,
         };
-        classified.push(Record { line, id: uuid.unwrap_or_else(|| format!("line-{line}")), kind, value });
+        let id = uuid.unwrap_or_else(|| hash(&format!("line-{}", found.line)));
+        let blocks = message.and_then(|message| message.get("content")?.as_array());
+        let calls = |kind: &str, key: &str| {
+            let of_kind = blocks.into_iter().flatten().filter(|block| is_kind(*block, kind));
+            of_kind.filter_map(|block| block.get(key).and_then(Node::as_str).map(hash)).collect()
+        };
+        let (mut response, mut its_calls) = (None, Vec::new());
+        match kind {
+            Kind::Assistant => {
+                let of = response_of(record).map_or(id, hash);
+                response = Some(of);
+                its_calls = calls("tool_use", "id");
+                if !is_from_client(record) {
+                    let known = self.responses.entry(of).or_default();
+                    known.last = found.place();
+                    known.is_visible |= match message.and_then(|message| message.get("content")) {
+                        Some(Node::String(text)) => !text.trim().is_empty(),
+                        _ => blocks.into_iter().flatten().any(|part| is_visible(&block(part).0)),
+                    };
+                    known.usage = usage(record).or(known.usage.take());
+                }
+            }
+            Kind::User => its_calls = calls("tool_result", "tool_use_id"),
+            _ => {}
+        }
+        let is_summary = kind == Kind::User && is("isCompactSummary");
+        if is_summary {
+            self.summaries.insert(self.links.len(), record.clone().into_value());
+        }
+        self.links.push(Link {
+            place: found.place(),
+            id,
+            kind,
+            is_side,
+            parent: match record.get("parentUuid") {
+                None => Parent::None,
+                Some(Node::Null) => Parent::Root,
+                Some(parent) => Parent::Id(parent.as_str().map(hash)),
+            },
+            logical: text("logicalParentUuid").map(hash),
+            response,
+            calls: its_calls,
+            source_call: text("sourceToolUseID").map(hash),
+            is_summary,
+        });
     }
-    classified
+
+    /// Tells the conversation from the rest, which is known only now.
+    fn classify(&mut self) {
+        if self.has_main {
+            for link in self.links.iter_mut().filter(|link| link.is_side) {
+                (link.kind, link.response, link.is_summary) = (Kind::Noise, None, false);
+                link.calls.clear();
+            }
+        }
+    }
+
+    /// Which records are on the live branch.
+    fn live(&self, out: &mut Out) -> Vec<bool> {
+        let links = &self.links;
+        let mut live = vec![false; links.len()];
+        let mut by_id: ByHash<usize> = ByHash::default();
+        for (index, link) in links.iter().enumerate() {
+            by_id.entry(link.id).or_insert(index);
+        }
+        let before = |index: usize| links[..index].iter().rposition(|link| link.kind != Kind::Noise);
+        let place = |index: usize| format!("line {}", links[index].place.0);
+
+        let mut bridged = Count::default();
+        let mut next = before(links.len());
+        while let Some(index) = next {
+            if std::mem::replace(&mut live[index], true) {
+                out.note(Diagnostic::new(place(index), "parents form a circle; the branch was cut here"));
+                break;
+            }
+            let link = &links[index];
+            let logical = link.logical.and_then(|id| by_id.get(&id).copied());
+            next = match link.parent {
+                Parent::Root if logical.is_some() || link.kind != Kind::Compact => logical,
+                Parent::Root | Parent::None => before(index),
+                Parent::Id(parent) => match parent.and_then(|id| by_id.get(&id).copied()).or(logical) {
+                    Some(parent) => Some(parent),
+                    None => {
+                        bridged.add_earlier(place(index));
+                        before(index)
+                    }
+                },
+            };
+        }
+        let bridged = bridged.report("parents that are not in the file, bridged by the record before");
+        bridged.into_iter().for_each(|odd| out.note(odd));
+
+        let answers: Hashes =
+            links.iter().zip(&live).filter(|(_, live)| **live).filter_map(|(link, _)| link.response).collect();
+        let answers_of = |link: &Link| link.response.is_some_and(|id| answers.contains(&id));
+        for (link, live) in links.iter().zip(&mut live) {
+            *live |= answers_of(link);
+        }
+        let calls: Hashes =
+            links.iter().filter(|link| answers_of(link)).flat_map(|link| link.calls.iter().copied()).collect();
+        for (link, live) in links.iter().zip(&mut live).filter(|(link, _)| link.kind == Kind::User) {
+            *live |= link.calls.iter().chain(&link.source_call).any(|id| calls.contains(id));
+        }
+        live
+    }
 }
 
-/// Which records are on the live branch.
-fn live(records: &[Record], builder: &mut Builder) -> Vec<bool> {
-    let mut live = vec![false; records.len()];
-    let mut by_id: HashMap<&str, usize> = HashMap::new();
-    for (index, record) in records.iter().enumerate() {
-        by_id.entry(record.id.as_str()).or_insert(index);
-    }
-    let before = |index: usize| records[..index].iter().rposition(|record| record.kind != Kind::Noise);
+/// The id of the response that an assistant record names.
+fn response_of<T: Tree>(record: &T) -> Option<&str> {
+    record.at("message")?.at("id")?.text()
+}
 
-    let mut bridged = Count::default();
-    let mut next = before(records.len());
-    while let Some(index) = next {
-        if std::mem::replace(&mut live[index], true) {
-            builder.note([Diagnostic::new(records[index].place(), "parents form a circle; the branch was cut here")]);
-            break;
-        }
-        let record = &records[index];
-        let logical = record.text("logicalParentUuid").and_then(|id| by_id.get(id).copied());
-        next = match record.value.get("parentUuid") {
-            Some(Value::Null) if logical.is_some() || record.kind != Kind::Compact => logical,
-            Some(Value::Null) | None => before(index),
-            Some(parent) => match parent.as_str().and_then(|id| by_id.get(id).copied()).or(logical) {
-                Some(parent) => Some(parent),
-                None => {
-                    bridged.add(|| record.place());
-                    before(index)
-                }
-            },
-        };
-    }
-    builder.note(bridged.report("parents that are not in the file, bridged by the record before"));
-
-    let answers: HashSet<&str> =
-        records.iter().zip(&live).filter(|(_, live)| **live).filter_map(|(record, _)| record.response()).collect();
-    for (index, record) in records.iter().enumerate() {
-        live[index] |= record.response().is_some_and(|id| answers.contains(id));
-    }
-    let calls: HashSet<&str> = records
-        .iter()
-        .filter(|record| record.response().is_some_and(|id| answers.contains(id)))
-        .flat_map(|record| record.block_ids("tool_use", "id"))
-        .collect();
-    for (index, record) in records.iter().enumerate().filter(|(_, record)| record.kind == Kind::User) {
-        live[index] |= record.block_ids("tool_result", "tool_use_id").any(|id| calls.contains(id))
-            || record.text("sourceToolUseID").is_some_and(|id| calls.contains(id));
-    }
-    live
+fn is_kind<T: Tree>(block: &T, kind: &str) -> bool {
+    block.at("type").and_then(Tree::text) == Some(kind)
 }
 
 /// What is known of a response from all its records.
 #[derive(Default)]
 struct Response {
-    last_record: usize,
+    last: Place,
     is_visible: bool,
     usage: Option<Usage>,
 }
@@ -232,57 +304,84 @@ struct Pending {
 }
 
 struct Session {
-    responses: HashMap<String, Response>,
-    pending: HashMap<String, Pending>,
+    builder: Builder,
+    /// What is left of the survey, and the position of the next record in it.
+    links: Vec<(Place, Kind, bool)>,
+    next: usize,
+    responses: ByHash<Response>,
+    pending: ByHash<Pending>,
     /// The summary record of each boundary, by position.
     summaries: HashMap<usize, Value>,
     consumed: HashSet<usize>,
-    /// Record ids in file order, for the segments that compactions preserve.
-    positions: HashMap<String, usize>,
+    /// Positions by record id, for the segments that compactions preserve.
+    positions: ByHash<usize>,
     abandoned: Count,
     unmatched: Count,
 }
 
+impl Stream for Session {
+    fn push(&mut self, found: Found<'_>, out: &mut Out) {
+        let (line, place) = (found.line, found.place());
+        while self.links.get(self.next).is_some_and(|(next, ..)| *next < place) {
+            self.next += 1;
+        }
+        let index = self.next;
+        self.next += 1;
+        let Some((_, kind, is_live)) = self.links.get(index).copied() else { return };
+        let value = found.node.into_value();
+        let uuid = value.get("uuid").and_then(Value::as_str).filter(|uuid| !uuid.is_empty());
+        let id = uuid.map_or_else(|| format!("line-{line}"), str::to_owned);
+        let mut builder = std::mem::replace(&mut self.builder, Builder::new(Vec::new()));
+        self.add(&mut builder, index, Record { line, id, kind, value }, is_live, place);
+        builder.drain(out);
+        self.builder = builder;
+    }
+
+    fn finish(&mut self, out: &mut Out) {
+        let odd = [
+            std::mem::take(&mut self.abandoned).report("records abandoned by a rewind or a retry, left out"),
+            std::mem::take(&mut self.unmatched).report("cleared results that are not in the file"),
+        ];
+        self.builder.note(odd.into_iter().flatten());
+        self.builder.close(out);
+    }
+}
+
 impl Session {
-    fn new(records: &[Record], live: &[bool]) -> Self {
-        let mut session = Self {
-            responses: HashMap::new(),
-            pending: HashMap::new(),
-            summaries: HashMap::new(),
-            consumed: HashSet::new(),
-            positions: HashMap::new(),
-            abandoned: Count::default(),
-            unmatched: Count::default(),
-        };
+    fn new(mut survey: Survey, live: Vec<bool>) -> Self {
+        let mut positions = ByHash::default();
+        let mut summaries = HashMap::new();
+        let mut consumed = HashSet::new();
         let mut boundary = None;
-        for (index, record) in records.iter().enumerate() {
-            session.positions.entry(record.id.clone()).or_insert(index);
-            match record.kind {
+        for (index, link) in survey.links.iter().enumerate() {
+            positions.entry(link.id).or_insert(index);
+            match link.kind {
                 _ if !live[index] => {}
                 Kind::Compact => boundary = Some(index),
-                Kind::User if record.is("isCompactSummary") => {
-                    if let Some(boundary) = boundary.take() {
-                        session.summaries.insert(boundary, record.value.clone());
-                        session.consumed.insert(index);
+                Kind::User if link.is_summary => {
+                    if let (Some(boundary), Some(summary)) = (boundary.take(), survey.summaries.remove(&index)) {
+                        summaries.insert(boundary, summary);
+                        consumed.insert(index);
                     }
-                }
-                Kind::Assistant if !is_from_client(record) => {
-                    let Some(id) = record.response() else { continue };
-                    let response = session.responses.entry(id.to_owned()).or_default();
-                    response.last_record = index;
-                    response.is_visible |= match record.value.pointer("/message/content") {
-                        Some(Value::String(text)) => !text.trim().is_empty(),
-                        _ => record.blocks().iter().any(|part| is_visible(&block(part).0)),
-                    };
-                    response.usage = usage(&record.value).or(response.usage.take());
                 }
                 _ => {}
             }
         }
-        session
+        Self {
+            builder: Builder::new(Vec::new()),
+            links: survey.links.into_iter().zip(live).map(|(link, live)| (link.place, link.kind, live)).collect(),
+            next: 0,
+            responses: survey.responses,
+            pending: ByHash::default(),
+            summaries,
+            consumed,
+            positions,
+            abandoned: Count::default(),
+            unmatched: Count::default(),
+        }
     }
 
-    fn add(&mut self, builder: &mut Builder, index: usize, record: Record, is_live: bool) {
+    fn add(&mut self, builder: &mut Builder, index: usize, record: Record, is_live: bool, place: Place) {
         let is_message = matches!(record.kind, Kind::User | Kind::Assistant | Kind::Compact | Kind::Microcompact);
         if is_message && !is_live {
             self.abandoned.add(|| record.place());
@@ -300,7 +399,7 @@ impl Session {
             }
             Kind::Microcompact => self.add_clearing(builder, record.value),
             Kind::User if !record.is("isVisibleInTranscriptOnly") => add_user(builder, record.value),
-            Kind::Assistant if !is_from_client(&record) => self.add_answer(builder, index, record),
+            Kind::Assistant if !is_from_client(&record.value) => self.add_answer(builder, place, record),
             Kind::User => add_noise(builder, Source::User, record.value),
             Kind::Assistant => add_noise(builder, Source::Agent, record.value),
             Kind::System | Kind::Noise => add_noise(builder, Source::Environment, record.value),
@@ -308,19 +407,20 @@ impl Session {
     }
 
     /// One record of an answer.
-    fn add_answer(&mut self, builder: &mut Builder, index: usize, record: Record) {
-        let id = record.response().unwrap_or_default().to_owned();
-        let Some(response) = self.responses.get_mut(&id) else { return };
+    fn add_answer(&mut self, builder: &mut Builder, place: Place, record: Record) {
+        let id = response_of(&record.value).unwrap_or(&record.id).to_owned();
+        let key = hash(&id);
+        let Some(response) = self.responses.get_mut(&key) else { return };
         if !response.is_visible {
             let usage = response.usage.take();
             add_noise(builder, Source::Agent, record.value);
             builder.set_usage(usage);
             return;
         }
-        let is_last = index == response.last_record;
+        let is_last = place == response.last;
         let Value::Object(mut map) = record.value else { return };
         let Some(message) = map.get_mut("message").and_then(Value::as_object_mut) else { return };
-        let mut pending = self.pending.remove(&id).unwrap_or_default();
+        let mut pending = self.pending.remove(&key).unwrap_or_default();
         let mut actions = Vec::new();
         match take_list(message, "content") {
             None => pending.blocks.extend(take_content(message, "content", block)),
@@ -377,7 +477,7 @@ impl Session {
             pending.merged.push(Value::Object(rest));
         }
         if !pending.blocks.is_empty() || !pending.merged.is_empty() {
-            self.pending.insert(id, pending);
+            self.pending.insert(key, pending);
         }
     }
 
@@ -399,24 +499,24 @@ impl Session {
             }
             foreign.insert("summary_record".to_owned(), Value::Object(record));
         }
-        builder.add_compaction(text, true, |record| preserved.contains(record)).foreign = foreign;
+        builder.add_compaction(text, true, |record| preserved.contains(&hash(record))).foreign = foreign;
     }
 
     /// The records that stay in view: listed by id, or as the segment between two.
-    fn preserved(&self, boundary: &Value) -> HashSet<String> {
-        let mut ids = HashSet::new();
+    fn preserved(&self, boundary: &Value) -> Hashes {
+        let mut ids = Hashes::default();
         let messages = boundary.pointer("/compactMetadata/preservedMessages");
         let listed = messages.and_then(|kept| kept.get("allUuids").or_else(|| kept.get("uuids")).or(Some(kept)));
         for item in listed.and_then(Value::as_array).into_iter().flatten() {
-            ids.extend(item.as_str().or_else(|| item.get("uuid").and_then(Value::as_str)).map(str::to_owned));
+            ids.extend(item.as_str().or_else(|| item.get("uuid").and_then(Value::as_str)).map(hash));
         }
         let position = |key: &str| {
             let id = boundary.pointer("/compactMetadata/preservedSegment")?.get(key)?.as_str()?;
-            self.positions.get(id).copied()
+            self.positions.get(&hash(id)).copied()
         };
         if let (true, Some(head), Some(tail)) = (ids.is_empty(), position("headUuid"), position("tailUuid")) {
             let segment = self.positions.iter().filter(|(_, at)| (head..=tail).contains(*at));
-            ids.extend(segment.map(|(id, _)| id.clone()));
+            ids.extend(segment.map(|(id, _)| *id));
         }
         ids
     }
@@ -443,9 +543,9 @@ impl Session {
 }
 
 /// Whether an assistant record was written by the client and not by a model.
-fn is_from_client(record: &Record) -> bool {
-    record.is("isApiErrorMessage")
-        || record.value.pointer("/message/model").and_then(Value::as_str) == Some("<synthetic>")
+fn is_from_client<T: Tree>(record: &T) -> bool {
+    record.at("isApiErrorMessage").and_then(Tree::flag) == Some(true)
+        || record.at("message").and_then(|message| message.at("model")?.text()) == Some("<synthetic>")
 }
 
 fn add_noise(builder: &mut Builder, source: Source, record: Value) {
@@ -541,18 +641,10 @@ fn is_rejection(account: &str) -> bool {
     account == "User rejected tool use" || account.starts_with("Error: The user doesn't want to proceed with this tool")
 }
 
-/// What one record reports; `input_tokens` excludes what was read from and written to the cache.
-fn usage(record: &Value) -> Option<Usage> {
-    let message = record.get("message")?;
-    let counters = message.get("usage")?.as_object()?;
-    let count = |key: &str| counters.get(key).and_then(Value::as_u64);
-    Some(Usage {
-        input_tokens: count("input_tokens"),
-        cache_read_tokens: count("cache_read_input_tokens"),
-        cache_write_tokens: count("cache_creation_input_tokens"),
-        output_tokens: count("output_tokens"),
-        model: message.get("model").and_then(Value::as_str).map(str::to_owned),
-    })
+/// What one record reports.
+fn usage<T: Tree>(record: &T) -> Option<Usage> {
+    let message = record.at("message")?;
+    anthropic_usage(message.at("usage")?, message.at("model").and_then(Tree::text))
 }
 
 /// What of a record the event has no place for.

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::input::Input;
 use crate::json::{self, Record};
 use crate::{Diagnostic, ReadError};
 
-/// The largest file that is read, in bytes.
+/// The largest document that is read at once, unpacked, in bytes. Where a format is read line by line, files may be larger.
 pub const MAX_BYTES: u64 = 4 << 30;
 
 /// One input: a file, decoded, or a directory, not yet looked into.
@@ -34,7 +35,7 @@ pub enum Content {
 }
 
 impl Document {
-    /// Reads and decodes the file at `path`, or takes the directory there.
+    /// Reads and decodes the file at `path`, unpacked where it is a gzip or zstd archive, or takes the directory there.
     ///
     /// # Errors
     ///
@@ -50,13 +51,11 @@ impl Document {
             fs::read_dir(path).map_err(failed)?;
             return Ok(Self { path: path.to_owned(), content: Content::Directory, diagnostics: Vec::new() });
         }
-        if !metadata.is_file() {
-            return Err(ReadError::NotAFile { path: path.to_owned() });
-        }
-        if metadata.len() > MAX_BYTES {
-            return Err(ReadError::TooLarge { path: path.to_owned(), size: metadata.len(), limit: MAX_BYTES });
-        }
-        Self::from_bytes(path, fs::read(path).map_err(failed)?)
+        Self::from_input(&Input::file(path)?)
+    }
+
+    pub(crate) fn from_input(input: &Input) -> Result<Self, ReadError> {
+        Self::from_bytes(input.path(), input.read_all()?)
     }
 
     /// Decodes the bytes of a file that is called `path`.
@@ -182,12 +181,12 @@ fn type_name(value: &Value) -> &'static str {
 /// What a file that is not text seems to be.
 ///
 /// Zero bytes count at the beginning only: after a crash the end of a file may be zeros.
-fn binary(bytes: &[u8]) -> Option<&'static str> {
+pub(crate) fn binary(bytes: &[u8]) -> Option<&'static str> {
     const MAGIC: [(&[u8], &str); 7] = [
         (b"PAR1", "a Parquet file"),
         (b"PK\x03\x04", "a ZIP archive"),
-        (b"\x1f\x8b", "a gzip archive"),
-        (b"\x28\xb5\x2f\xfd", "a zstd archive"),
+        (b"\x1f\x8b", "a gzip archive inside an archive"),
+        (b"\x28\xb5\x2f\xfd", "a zstd archive inside an archive"),
         (b"SQLite format 3\0", "an SQLite database"),
         (b"\xff\xfe", "UTF-16 text"),
         (b"\xfe\xff", "UTF-16 text"),

@@ -4,9 +4,14 @@
 //! surrogates and raw control characters allowed: these are replaced and counted. What fails again is
 //! reported with its line and left out.
 
+use std::borrow::Cow;
+use std::io::{self, BufRead, Read as _};
+
+use serde::de::{DeserializeSeed as _, IgnoredAny};
 use serde_json::{Map, Value};
 
 use crate::Diagnostic;
+use crate::node::{Node, Seed};
 
 /// Deepest nesting that is decoded.
 const MAX_DEPTH: usize = 127;
@@ -14,6 +19,8 @@ const MAX_DEPTH: usize = 127;
 const PROBED_LINES: usize = 50;
 /// So many bad lines are reported one by one.
 const REPORTED_LINES: usize = 100;
+/// The longest line that is decoded, in bytes.
+const MAX_LINE: u64 = 1 << 30;
 
 /// One JSON value and where it begins.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,7 +105,7 @@ fn line_of(text: &str, at: usize) -> u64 {
 
 /// Where the first value of a text ends.
 fn first_value(text: &str, notes: &mut Notes) -> Result<usize, Fault> {
-    let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde::de::IgnoredAny>();
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
     if let Some(Ok(_)) = values.next() {
         return Ok(values.byte_offset());
     }
@@ -137,50 +144,181 @@ fn spanning(text: &str, first_line: u64, notes: &mut Notes) -> (Vec<Record>, Vec
 /// Values a line.
 fn lines(text: &str, first_line: u64, notes: &mut Notes) -> (Vec<Record>, Vec<Diagnostic>) {
     let mut records = Vec::new();
-    let mut bad = Vec::new();
-    let mut n_bad = 0usize;
-    let mut report = |line: u64, message: String| {
-        n_bad += 1;
-        if n_bad <= REPORTED_LINES {
-            bad.push(Diagnostic::new(format!("line {line}"), message));
+    let mut lines = Lines::new(text.as_bytes());
+    lines.line = first_line;
+    // Reading from memory cannot fail.
+    while let Ok(true) = lines.next(None, |found| {
+        records.push(Record { line: found.line, value: found.node.into_value() });
+    }) {
+        if records.is_empty() && lines.n_bad >= PROBED_LINES {
+            break;
         }
-        n_bad
-    };
-    let mut rest = text;
-    let mut line = first_line;
-    while !rest.is_empty() {
-        let (here, next, is_last) = match rest.find('\n') {
-            Some(end) => (&rest[..end], &rest[end + 1..], rest[end + 1..].trim().is_empty()),
-            None => (rest, "", true),
+    }
+    notes.add(std::mem::take(&mut lines.notes));
+    let bad = lines.finish();
+    (records, bad)
+}
+
+/// A value on a line.
+#[derive(Debug)]
+pub(crate) struct Found<'a> {
+    /// The line, from 1.
+    pub(crate) line: u64,
+    /// The how many-th value of its line, from 0.
+    pub(crate) nth: u32,
+    /// The value: an object or a list.
+    pub(crate) node: Node<'a>,
+}
+
+/// Decodes values a line, with one line in memory at a time.
+///
+/// Two values on one line are two. What is not JSON is reported and left out.
+#[derive(Debug)]
+pub(crate) struct Lines<R> {
+    reader: R,
+    buffer: Vec<u8>,
+    /// The number of the next line.
+    line: u64,
+    /// Bytes of the line read last, without space around them.
+    length: usize,
+    n_bad: usize,
+    notes: Notes,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Found<'_> {
+    pub(crate) fn place(&self) -> (u64, u32) {
+        (self.line, self.nth)
+    }
+}
+
+impl<R: BufRead> Lines<R> {
+    pub(crate) fn new(reader: R) -> Self {
+        Self {
+            reader,
+            buffer: Vec::new(),
+            line: 1,
+            length: 0,
+            n_bad: 0,
+            notes: Notes::default(),
+            diagnostics: Vec::new(),
+        }
+    }
+
+    /// Reads the next line and hands out its values; false at the end.
+    ///
+    /// With `keys`, only those members of each value are decoded. A value that is nested too deep elsewhere is then
+    /// handed out as well.
+    pub(crate) fn next(&mut self, keys: Option<&[&str]>, mut each: impl FnMut(Found<'_>)) -> io::Result<bool> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        let n_read = self.reader.by_ref().take(MAX_LINE + 1).read_until(b'\n', &mut buffer)?;
+        if n_read == 0 {
+            return Ok(false);
+        }
+        let line = self.line;
+        self.line += 1;
+        if n_read as u64 > MAX_LINE {
+            self.reader.skip_until(b'\n')?;
+            self.report(line, format!("longer than {MAX_LINE} bytes; the line is left out"));
+            return Ok(true);
+        }
+        let text = match std::str::from_utf8(&buffer) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => {
+                let text = String::from_utf8_lossy(&buffer);
+                let n_replaced = text.matches(char::REPLACEMENT_CHARACTER).count();
+                self.notes.encoding.get_or_insert((line, 0)).1 += n_replaced;
+                text
+            }
         };
-        let mut at = 0;
-        while let Some(skipped) = here[at..].find(|c: char| !c.is_ascii_whitespace() && c != '\u{feff}') {
+        let text = text.trim_end_matches(['\n', '\r']);
+        self.length = text.trim_ascii_start().len();
+        let (mut at, mut nth) = (0, 0);
+        while let Some(skipped) = text[at..].find(|c: char| !c.is_ascii_whitespace() && c != '\u{feff}') {
             at += skipped;
-            let problem = match decode_value(&here[at..], line, notes) {
-                Ok((value @ (Value::Object(_) | Value::Array(_)), end)) => {
+            match decode_node(&text[at..], line, keys, &mut self.notes) {
+                Ok((node @ (Node::Object(_) | Node::Array(_)), end)) => {
                     at += end;
-                    records.push(Record { line, value });
+                    each(Found { line, nth, node });
+                    nth += 1;
                     continue;
                 }
-                Ok(_) => "neither an object nor a list; the rest of the line is left out".to_owned(),
-                Err(fault) if fault.torn && is_last => {
-                    format!("the last record is torn after {} bytes and left out", here.len() - at)
+                Ok(_) => self.report(line, "neither an object nor a list; the rest of the line is left out".to_owned()),
+                Err(fault) if fault.torn && self.skip_blank()? => {
+                    self.report(line, format!("the last record is torn after {} bytes and left out", text.len() - at));
                 }
-                Err(fault) => format!("not JSON: {}; the rest of the line is left out", fault.what),
-            };
-            let n_bad = report(line, problem);
-            if records.is_empty() && n_bad >= PROBED_LINES {
-                return (records, bad);
+                Err(fault) => self.report(line, format!("not JSON: {}; the rest of the line is left out", fault.what)),
             }
             break;
         }
-        rest = next;
-        line += 1;
+        self.buffer = buffer;
+        Ok(true)
     }
-    if n_bad > REPORTED_LINES {
-        bad.push(Diagnostic::new("file", format!("{} more lines are not JSON and left out", n_bad - REPORTED_LINES)));
+
+    /// Bytes of the line read last, without space around them.
+    pub(crate) fn length(&self) -> usize {
+        self.length
     }
-    (records, bad)
+
+    fn report(&mut self, line: u64, message: String) {
+        self.n_bad += 1;
+        if self.n_bad <= REPORTED_LINES {
+            self.diagnostics.push(Diagnostic::new(format!("line {line}"), message));
+        }
+    }
+
+    /// Passes over white space and says whether that was all that is left.
+    fn skip_blank(&mut self) -> io::Result<bool> {
+        loop {
+            let ahead = self.reader.fill_buf()?;
+            if ahead.is_empty() {
+                return Ok(true);
+            }
+            let n_blank = ahead.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
+            let is_over = n_blank < ahead.len();
+            self.line += ahead[..n_blank].iter().filter(|byte| **byte == b'\n').count() as u64;
+            self.reader.consume(n_blank);
+            if is_over {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// What was reported since the last call.
+    pub(crate) fn take_diagnostics(&mut self) -> Vec<Diagnostic> {
+        std::mem::take(&mut self.diagnostics)
+    }
+
+    /// What is left to report at the end.
+    pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
+        if self.n_bad > REPORTED_LINES {
+            let message = format!("{} more lines are not JSON and left out", self.n_bad - REPORTED_LINES);
+            self.diagnostics.push(Diagnostic::new("file", message));
+        }
+        self.diagnostics.extend(self.notes.into_diagnostics());
+        self.diagnostics
+    }
+}
+
+/// The value at the beginning of a line, and where it ends.
+fn decode_node<'t>(
+    text: &'t str,
+    line: u64,
+    keys: Option<&[&str]>,
+    notes: &mut Notes,
+) -> Result<(Node<'t>, usize), Fault> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    if let Ok(node) = (Seed { keys, is_top: true }).deserialize(&mut deserializer) {
+        if deserializer.end().is_ok() {
+            return Ok((node, text.len()));
+        }
+        let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+        if let Some(Ok(_)) = values.next() {
+            return Ok((node, values.byte_offset()));
+        }
+    }
+    decode_leniently(text, line, notes).map(|(value, end)| (Node::from(value), end))
 }
 
 /// The value at the beginning of a text, and where it ends.
@@ -189,6 +327,10 @@ fn decode_value(text: &str, line: u64, notes: &mut Notes) -> Result<(Value, usiz
     if let Some(Ok(value)) = values.next() {
         return Ok((value, values.byte_offset()));
     }
+    decode_leniently(text, line, notes)
+}
+
+fn decode_leniently(text: &str, line: u64, notes: &mut Notes) -> Result<(Value, usize), Fault> {
     let mut found = Notes::default();
     let mut lenient = Lenient { text, at: 0, line, notes: &mut found };
     let value = lenient.value(0)?;
@@ -198,7 +340,7 @@ fn decode_value(text: &str, line: u64, notes: &mut Notes) -> Result<(Value, usiz
 }
 
 /// What was replaced, each with the first line and the number of times.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Notes {
     encoding: Option<(u64, usize)>,
     numbers: Option<(u64, usize)>,
@@ -213,6 +355,7 @@ impl Notes {
                 sum.get_or_insert((line, 0)).1 += n;
             }
         };
+        add(&mut self.encoding, other.encoding);
         add(&mut self.numbers, other.numbers);
         add(&mut self.surrogates, other.surrogates);
         add(&mut self.controls, other.controls);

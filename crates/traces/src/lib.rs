@@ -4,7 +4,7 @@
 //! stays in its `foreign` fields, and what the model never saw becomes an `unknown` event. A damaged
 //! record is reported as a [`Diagnostic`] with its place and never silently skipped.
 //!
-//! [`find`] expands a path into [`Candidate`]s, [`read_path`] reads one.
+//! [`find`] expands a path into [`Candidate`]s. A [`Reader`] reads one item by item; [`read_path`] reads it whole.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -14,21 +14,39 @@ use std::path::{Path, PathBuf};
 
 use condenser::event::Event;
 
+mod answer;
+mod anthropic;
+mod atif;
 mod blocks;
 mod builder;
 mod claude_code;
+mod cline;
+mod codex;
 mod document;
 mod error;
 mod fields;
+mod gemini;
+mod history;
 mod ids;
+mod input;
+mod inspect;
 pub mod json;
+mod langchain;
+mod mini_swe_agent;
+mod node;
 mod openai_chat;
+mod opencode;
+mod openhands_v0;
 pub mod openhands_v1;
+mod otel;
 mod pi;
+mod reader;
+mod responses;
 mod swe_agent;
 
 pub use document::{Content, Document, MAX_BYTES};
 pub use error::ReadError;
+pub use reader::{Item, Reader};
 
 /// One session's active branch, as events.
 #[derive(Clone, Debug)]
@@ -39,12 +57,25 @@ pub struct Trace {
     pub format: &'static str,
     /// The task the trace belongs to, where the source names one (an instance or task id).
     pub task: Option<String>,
+    /// The id that the source gives the session, where it gives one.
+    pub session: Option<String>,
+    /// What started this trace, where it is a sub-agent's or continues another.
+    pub parent: Option<Link>,
     /// The events, in the order of the active branch. Ids are unique.
     pub events: Vec<Event>,
     /// Foreign records of the whole file.
     pub records: u64,
     /// What was odd. File-level diagnostics stand on the first trace of a file.
     pub diagnostics: Vec<Diagnostic>,
+}
+
+/// The trace that another one hangs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The [name](Trace::name) of a trace in the same file, else the source's [id](Trace::session) of a session.
+    pub to: String,
+    /// The call in that trace whose work this is, where the source says so.
+    pub call_id: Option<String>,
 }
 
 /// Something odd in a file, and what was done about it.
@@ -87,8 +118,25 @@ pub struct Format {
 /// The formats, in the order in which they are tried: the first that fits wins.
 ///
 /// The narrow ones come first; chat messages, which many things look like, come last.
-pub static FORMATS: &[Format] =
-    &[openhands_v1::FORMAT, swe_agent::FORMAT, pi::FORMAT, claude_code::FORMAT, openai_chat::FORMAT];
+pub static FORMATS: &[Format] = &[
+    openhands_v1::FORMAT,
+    openhands_v0::FORMAT,
+    atif::FORMAT,
+    swe_agent::FORMAT,
+    pi::FORMAT,
+    claude_code::FORMAT,
+    codex::FORMAT,
+    gemini::FORMAT,
+    langchain::FORMAT,
+    inspect::FORMAT,
+    otel::FORMAT,
+    opencode::FORMAT,
+    mini_swe_agent::FORMAT,
+    cline::FORMAT,
+    responses::FORMAT,
+    anthropic::FORMAT,
+    openai_chat::FORMAT,
+];
 
 /// The format with this name.
 ///
@@ -119,8 +167,7 @@ pub fn format(name: &str) -> Result<&'static Format, ReadError> {
 /// Any [`ReadError`]; [`ReadError::Unrecognized`] where no format fits. A folder of several files is
 /// not a trace: [`find`] expands it.
 pub fn read_path(path: &Path, format: Option<&str>) -> Result<Vec<Trace>, ReadError> {
-    let asked = format.map(self::format).transpose()?;
-    read_document(Document::open(path)?, asked)
+    Reader::open(path, format)?.into_traces()
 }
 
 /// Reads all traces of a document that is already open.

@@ -12,19 +12,23 @@ use condenser::event::{Event, EventKind, Origin, Source, SystemPrompt, Unknown};
 use serde_json::{Map, Value};
 
 use crate::fields::{self, take_list, take_text};
+use crate::json::Found;
+use crate::reader::{Out, Records, Stream, read_values};
 use crate::{Diagnostic, Document, Format, ReadError, Trace};
 
-mod messages;
+pub(crate) mod messages;
 
 use messages::{Mapper, Response};
 
 /// The format.
 pub(crate) const FORMAT: Format = Format {
-    name: "openai-chat",
+    name: NAME,
     description: "OpenAI chat messages: a list, JSON lines, dataset rows, logged requests, stored completions",
     sniff: |document| layout(document).is_some(),
     read,
 };
+
+const NAME: &str = "openai-chat";
 
 /// So many records, or members of a list, are looked at.
 const SNIFFED: usize = 50;
@@ -45,7 +49,7 @@ enum Layout {
 fn layout(document: &Document) -> Option<Layout> {
     match document.single() {
         Some(Value::Array(items)) => of_many(items.iter(), Layout::List),
-        Some(value) if is_message(value) => Some(Layout::Lines),
+        Some(value) if is_message_value(value) => Some(Layout::Lines),
         Some(value) if !has_messages(value) => None,
         Some(value) if value.get("messages").is_some() && task(value).is_none() => Some(Layout::Log),
         Some(_) => Some(Layout::Rows),
@@ -55,8 +59,7 @@ fn layout(document: &Document) -> Option<Layout> {
 
 fn of_many<'a>(values: impl Iterator<Item = &'a Value> + Clone, if_messages: Layout) -> Option<Layout> {
     values.clone().next()?;
-    // All of them: a call in Anthropic's words may come late.
-    if values.clone().all(is_message) {
+    if are_messages(values.clone()) {
         return Some(if_messages);
     }
     let head = || values.clone().take(SNIFFED);
@@ -65,18 +68,43 @@ fn of_many<'a>(values: impl Iterator<Item = &'a Value> + Clone, if_messages: Lay
     (is_rows && !values.clone().any(has_foreign_messages)).then_some(Layout::Rows)
 }
 
-/// Whether a value is a chat message, and not one in Anthropic's words.
-fn is_message(value: &Value) -> bool {
-    const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
-    let is_role = value.get("role").and_then(Value::as_str).is_some_and(|role| ROLES.contains(&role));
+/// Whether values are one conversation: most are messages, and what is not is no message of another format.
+///
+/// All are looked at: a call in Anthropic's words may come late.
+fn are_messages<'a>(values: impl Iterator<Item = &'a Value>) -> bool {
+    let (mut n_messages, mut n_others) = (0, 0);
+    for value in values {
+        match value.as_object() {
+            Some(map) if is_message(map) => n_messages += 1,
+            Some(map) if map.get("role").is_some_and(is_role) && is_anthropic(map) => return false,
+            _ => n_others += 1,
+        }
+    }
+    n_messages > n_others
+}
+
+fn is_message_value(value: &Value) -> bool {
+    value.as_object().is_some_and(is_message)
+}
+
+/// Whether an object is a chat message, and not one in Anthropic's words.
+fn is_message(value: &Map<String, Value>) -> bool {
     let has_body = ["content", "tool_calls", "function_call", "content_parts", "refusal"]
         .iter()
-        .any(|key| value.get(key).is_some());
-    let blocks = value.get("content").and_then(Value::as_array);
-    let is_anthropic = blocks.into_iter().flatten().any(|block| {
+        .any(|key| value.contains_key(*key));
+    value.get("role").is_some_and(is_role) && has_body && value.get("type").is_none() && !is_anthropic(value)
+}
+
+fn is_role(role: &Value) -> bool {
+    const ROLES: [&str; 6] = ["system", "developer", "user", "assistant", "tool", "function"];
+    role.as_str().is_some_and(|role| ROLES.contains(&role))
+}
+
+fn is_anthropic(message: &Map<String, Value>) -> bool {
+    let blocks = message.get("content").and_then(Value::as_array);
+    blocks.into_iter().flatten().any(|block| {
         block.get("type").and_then(Value::as_str).is_some_and(|kind| ["tool_use", "tool_result"].contains(&kind))
-    });
-    is_role && has_body && value.get("type").is_none() && !is_anthropic
+    })
 }
 
 /// The member of a row or log that holds its messages.
@@ -97,15 +125,16 @@ fn messages_key(value: &Value) -> Option<&'static str> {
 
 fn has_messages(value: &Value) -> bool {
     messages_key(value).is_some_and(|key| match &value[key] {
-        Value::Array(messages) => !messages.is_empty() && messages.iter().all(is_message),
+        Value::Array(messages) => are_messages(messages.iter()),
         Value::String(text) => text.contains("\"role\""),
         _ => false,
     })
 }
 
 fn has_foreign_messages(value: &Value) -> bool {
-    messages_key(value)
-        .is_some_and(|key| value[key].as_array().is_some_and(|messages| !messages.iter().all(is_message)))
+    messages_key(value).is_some_and(|key| {
+        value[key].as_array().is_some_and(|messages| !messages.is_empty() && !are_messages(messages.iter()))
+    })
 }
 
 /// The task of a row, where it names one.
@@ -118,77 +147,138 @@ fn task(row: &Value) -> Option<String> {
 }
 
 fn read(mut document: Document) -> Result<Vec<Trace>, ReadError> {
-    let Some(layout) = layout(&document) else {
-        return Err(document.unfit(FORMAT.name, "there is no list of chat messages"));
-    };
-    let diagnostics = std::mem::take(&mut document.diagnostics);
-    let mut records = document.take_records();
-    let values: Vec<(String, Value)> = match (records.as_mut_slice(), layout) {
-        ([record], Layout::List | Layout::Rows) if record.value.is_array() => {
-            let Value::Array(items) = record.value.take() else { return Ok(Vec::new()) };
-            let name = if layout == Layout::Rows { "row" } else { "messages" };
-            items.into_iter().enumerate().map(|(at, item)| (format!("{name}[{at}]"), item)).collect()
-        }
-        _ => records.into_iter().map(|record| (format!("line {}", record.line), record.value)).collect(),
-    };
-    if matches!(layout, Layout::List | Layout::Lines) {
-        let records = values.len() as u64;
-        let mut mapper = Mapper::new(Vec::new(), diagnostics);
-        values.into_iter().for_each(|(place, message)| mapper.add(&place, message, None));
-        let (events, diagnostics) = mapper.finish();
-        return Ok(vec![Trace {
-            name: document.name(),
-            format: FORMAT.name,
-            task: None,
-            events,
-            records,
-            diagnostics,
-        }]);
+    let layout = layout(&document);
+    let is_one = matches!(document.records(), [_]);
+    if !is_one || layout == Some(Layout::Lines) {
+        return read_values(document, NAME, open);
     }
-    read_rows(&document, layout, values, diagnostics)
-}
-
-fn read_rows(
-    document: &Document,
-    layout: Layout,
-    rows: Vec<(String, Value)>,
-    mut diagnostics: Vec<Diagnostic>,
-) -> Result<Vec<Trace>, ReadError> {
-    let n_rows = rows.len() as u64;
-    let mut traces: Vec<Trace> = Vec::new();
-    for (row, (place, value)) in rows.into_iter().enumerate() {
-        let task = task(&value);
-        let key = messages_key(&value);
-        let (Some(key), Value::Object(mut map)) = (key, value) else {
-            diagnostics.push(Diagnostic::new(place, "a row without messages; left out"));
-            continue;
-        };
-        let messages = match map.get(key) {
-            Some(Value::String(text)) => serde_json::from_str(text).ok(),
-            Some(Value::Null) => Some(Vec::new()),
-            _ => take_list(&mut map, key),
-        };
-        let Some(messages) = messages.filter(|messages: &Vec<Value>| messages.iter().all(is_message)) else {
-            diagnostics
-                .push(Diagnostic::new(place, format!("`{key}` is no list of chat messages; the row is left out")));
-            continue;
-        };
-        // The list is what the events are made of; the rest of the row is kept.
-        map.shift_remove(key);
-        let records = if layout == Layout::Log { messages.len() as u64 } else { n_rows };
-        let place = |at: usize| match layout {
-            Layout::Log => format!("{key}[{at}]"),
-            _ => format!("{place} {key}[{at}]"),
-        };
-        let (events, found) = conversation(map, messages, place, std::mem::take(&mut diagnostics));
-        let name = if layout == Layout::Log { document.name() } else { document.row_name(row) };
-        traces.push(Trace { name, format: FORMAT.name, task, events, records, diagnostics: found });
+    let Some(layout) = layout else { return Err(document.unfit(NAME, NO_MESSAGES)) };
+    let diagnostics = std::mem::take(&mut document.diagnostics);
+    let Some(value) = document.take_records().pop().map(|record| record.value) else { return Ok(Vec::new()) };
+    let items = match value {
+        Value::Array(items) => items,
+        value => {
+            // A logged request, or a file of one row.
+            let name = if layout == Layout::Log { document.name() } else { document.row_name(0) };
+            let (trace, n_messages) =
+                row(&value_place(layout, 1), layout, value).map_err(|reason| document.unfit(NAME, reason))?;
+            let records = if layout == Layout::Log { n_messages } else { 1 };
+            let diagnostics = diagnostics.into_iter().chain(trace.diagnostics).collect();
+            return Ok(vec![Trace { name, records, diagnostics, ..trace }]);
+        }
+    };
+    let records = items.len() as u64;
+    if layout == Layout::List {
+        let mut mapper = Mapper::new(Vec::new(), diagnostics);
+        items
+            .into_iter()
+            .enumerate()
+            .for_each(|(at, message)| mapper.add_any(&format!("messages[{at}]"), message, None));
+        let (events, diagnostics) = mapper.finish();
+        return Ok(vec![Trace { name: document.name(), events, records, diagnostics, ..empty() }]);
+    }
+    let (mut traces, mut early) = (Vec::new(), diagnostics);
+    for (at, value) in items.into_iter().enumerate() {
+        let place = format!("row[{at}]");
+        match row(&place, layout, value) {
+            Ok((mut trace, _)) => {
+                trace.diagnostics.splice(0..0, early.drain(..));
+                traces.push(Trace { name: document.row_name(at), records, ..trace });
+            }
+            Err(reason) => early.push(Diagnostic::new(place, format!("{reason}; the row is left out"))),
+        }
     }
     match traces.first_mut() {
-        Some(first) => first.diagnostics.append(&mut diagnostics),
-        None => return Err(document.unfit(FORMAT.name, "no row holds chat messages")),
+        Some(first) => first.diagnostics.append(&mut early),
+        None => return Err(document.unfit(NAME, "no row holds chat messages")),
     }
     Ok(traces)
+}
+
+const NO_MESSAGES: &str = "there is no list of chat messages";
+
+fn value_place(layout: Layout, line: u64) -> String {
+    if layout == Layout::Log { String::new() } else { format!("line {line}") }
+}
+
+fn empty() -> Trace {
+    Trace {
+        name: String::new(),
+        format: NAME,
+        task: None,
+        session: None,
+        parent: None,
+        events: Vec::new(),
+        records: 0,
+        diagnostics: Vec::new(),
+    }
+}
+
+/// Begins to read messages or rows, a record each.
+pub(crate) fn open(_: &Records<'_>, head: &Document, out: &mut Out) -> Result<Box<dyn Stream>, ReadError> {
+    match layout(head) {
+        Some(Layout::List | Layout::Lines) => {
+            out.begin(Trace { name: head.name(), ..empty() });
+            Ok(Box::new(Mapper::new(Vec::new(), Vec::new())))
+        }
+        Some(Layout::Rows | Layout::Log) => Ok(Box::new(Rows { document: head.name(), n_rows: 0 })),
+        None => Err(head.unfit(NAME, NO_MESSAGES)),
+    }
+}
+
+/// One conversation, a message a record.
+impl Stream for Mapper {
+    fn push(&mut self, found: Found<'_>, out: &mut Out) {
+        self.add_any(&format!("line {}", found.line), found.node.into_value(), None);
+        self.drain(out);
+    }
+
+    fn finish(&mut self, _: &mut Out) {}
+}
+
+/// A conversation a record.
+struct Rows {
+    document: String,
+    n_rows: usize,
+}
+
+impl Stream for Rows {
+    fn push(&mut self, found: Found<'_>, out: &mut Out) {
+        let place = format!("line {}", found.line);
+        match row(&place, Layout::Rows, found.node.into_value()) {
+            Ok((trace, _)) => out.trace(Trace { name: format!("{}#{}", self.document, self.n_rows), ..trace }),
+            Err(reason) => out.note_file(Diagnostic::new(place, format!("{reason}; the row is left out"))),
+        }
+        self.n_rows += 1;
+    }
+
+    fn finish(&mut self, _: &mut Out) {}
+}
+
+/// One row or log as a trace without a name, and how many messages it holds; or why it is none.
+fn row(place: &str, layout: Layout, value: Value) -> Result<(Trace, u64), String> {
+    let task = task(&value);
+    let (Some(key), Value::Object(mut map)) = (messages_key(&value), value) else {
+        return Err("no list of chat messages".to_owned());
+    };
+    let messages = match map.get(key) {
+        Some(Value::String(text)) => serde_json::from_str(text).ok(),
+        Some(Value::Null) => Some(Vec::new()),
+        _ => take_list(&mut map, key),
+    };
+    let is_usable = |messages: &Vec<Value>| messages.is_empty() || are_messages(messages.iter());
+    let Some(messages) = messages.filter(is_usable) else {
+        return Err(format!("`{key}` is no list of chat messages"));
+    };
+    // The list is what the events are made of; the rest of the row is kept.
+    map.shift_remove(key);
+    let n_messages = messages.len() as u64;
+    let place = |at: usize| match layout {
+        Layout::Log => format!("{key}[{at}]"),
+        _ => format!("{place} {key}[{at}]"),
+    };
+    let (events, diagnostics) = conversation(map, messages, place, Vec::new());
+    Ok((Trace { task, events, diagnostics, ..empty() }, n_messages))
 }
 
 /// The events of one row or log: what surrounds the messages, the messages, and the answer beside them.
@@ -228,7 +318,7 @@ fn conversation(
     let last = messages.len().saturating_sub(1);
     for (at, message) in messages.into_iter().enumerate() {
         let response = if at == last { response.take() } else { None };
-        mapper.add(&place(at), message, response);
+        mapper.add_any(&place(at), message, response);
     }
     let (events, diagnostics) = mapper.finish();
     lead.extend(events);
@@ -258,7 +348,7 @@ fn take_answer(rest: &mut Map<String, Value>) -> Option<(Value, Response)> {
         _ => rest,
     };
     let choice = response.get_mut("choices")?.as_array_mut()?.first_mut()?;
-    if !is_message(choice.get("message")?) {
+    if !is_message_value(choice.get("message")?) {
         return None;
     }
     let message = choice.as_object_mut()?.shift_remove("message")?;

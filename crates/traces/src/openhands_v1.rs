@@ -7,9 +7,12 @@ use condenser::event::{Event, EventId, EventKind, Message, Origin, Role, Source,
 use condenser::tree::ROOT;
 use serde_json::{Map, Value};
 
+use crate::builder::Count;
 use crate::fields::{self, take_list, take_text};
-use crate::ids::Ids;
-use crate::json::{self, Record};
+use crate::ids::{ByHash, Ids, hash};
+use crate::json::{self, Found};
+use crate::node::Node;
+use crate::reader::{Out, Place, Records, Stream, read_values};
 use crate::{Diagnostic, Document, Format, ReadError, Trace};
 
 mod event;
@@ -17,7 +20,7 @@ mod mirrors;
 mod stored;
 
 pub use event::{LoadError, Mode, parse_event};
-use mirrors::{Mirror, Mirrors, with_answer, with_thought};
+use mirrors::{Gathered, Mirror, Mirrors, with_answer, with_thought};
 pub use stored::{StoredError, StoredEvent};
 
 /// The format.
@@ -92,43 +95,76 @@ fn read(mut document: Document) -> Result<Vec<Trace>, ReadError> {
     if document.is_directory() {
         return read_folder(&document).map(|trace| vec![trace]);
     }
+    let is_list =
+        document.single().is_some_and(|value| value.is_array() || value.get("items").is_some_and(Value::is_array));
+    if !is_list {
+        return read_values(document, FORMAT.name, open);
+    }
     let mut diagnostics = std::mem::take(&mut document.diagnostics);
-    let mut records = document.take_records();
-    if let [Record { value, .. }] = records.as_mut_slice() {
-        let items = match value {
-            Value::Array(items) => Some(std::mem::take(items)),
-            Value::Object(page) => {
-                if page.get("next_page_id").is_some_and(|next| !next.is_null()) {
-                    diagnostics.push(Diagnostic::new("file", "the page has a successor that is not in the file"));
-                }
-                take_list(page, "items")
+    let items = match document.take_records().pop().map(|record| record.value) {
+        Some(Value::Array(items)) => items,
+        Some(Value::Object(mut page)) => {
+            if page.get("next_page_id").is_some_and(|next| !next.is_null()) {
+                diagnostics.push(Diagnostic::new("file", "the page has a successor that is not in the file"));
             }
-            _ => None,
-        };
-        if let Some(items) = items {
-            let values: Vec<_> =
-                items.into_iter().enumerate().map(|(at, value)| (format!("items[{at}]"), value)).collect();
-            return one_trace(&document, values, diagnostics).map(|trace| vec![trace]);
+            take_list(&mut page, "items").unwrap_or_default()
         }
+        _ => Vec::new(),
+    };
+    if !items.iter().any(is_event) {
+        return Err(document.unfit(FORMAT.name, NO_EVENT));
     }
-    if records.iter().any(|record| is_row(&record.value)) {
-        return read_rows(&document, records, diagnostics);
-    }
-    let values = records.into_iter().map(|record| (format!("line {}", record.line), record.value)).collect();
-    one_trace(&document, values, diagnostics).map(|trace| vec![trace])
-}
-
-fn one_trace(
-    document: &Document,
-    values: Vec<(String, Value)>,
-    mut diagnostics: Vec<Diagnostic>,
-) -> Result<Trace, ReadError> {
-    if !values.iter().any(|(_, value)| is_event(value)) {
-        return Err(document.unfit(FORMAT.name, "no value has the `kind` of an event"));
-    }
+    let values: Vec<_> = items.into_iter().enumerate().map(|(at, value)| (format!("items[{at}]"), value)).collect();
     let records = values.len() as u64;
     let events = events(values, &Head::default(), &mut diagnostics);
-    Ok(Trace { name: document.name(), format: FORMAT.name, task: None, events, records, diagnostics })
+    Ok(vec![Trace { records, events, diagnostics, ..trace(document.name()) }])
+}
+
+const NO_EVENT: &str = "no value has the `kind` of an event";
+
+fn trace(name: String) -> Trace {
+    Trace {
+        name,
+        format: FORMAT.name,
+        task: None,
+        session: None,
+        parent: None,
+        events: Vec::new(),
+        records: 0,
+        diagnostics: Vec::new(),
+    }
+}
+
+/// Begins to read events or rows, a record each.
+pub(crate) fn open(records: &Records<'_>, head: &Document, out: &mut Out) -> Result<Box<dyn Stream>, ReadError> {
+    let first = || head.records().iter().take(SNIFFED).map(|record| &record.value);
+    if first().any(is_row) {
+        return Ok(Box::new(Rows { document: head.path.display().to_string(), n_rows: 0 }));
+    }
+    if !head.records().iter().any(|record| is_event(&record.value)) {
+        return Err(head.unfit(FORMAT.name, NO_EVENT));
+    }
+    // The SDK itself repeats nothing, and most logs are one branch.
+    let needs_survey =
+        records.mention(&["\"parent_id\"", "\"role\": \"tool\"", "\"role\":\"tool\"", "\"tool_calls\""])?;
+    let mut survey = Survey::default();
+    if needs_survey {
+        records.each(Some(Survey::KEYS), |found| survey.add(found.place(), &found.node))?;
+    }
+    out.begin(trace(head.name()));
+    Ok(Box::new(survey.log(&Head::default(), out)))
+}
+
+impl Stream for Log {
+    fn push(&mut self, found: Found<'_>, out: &mut Out) {
+        let (line, place) = (found.line, found.place());
+        let event = self.read(place, || format!("line {line}"), found.node, |odd| out.note(odd));
+        event.into_iter().for_each(|event| out.event(event));
+    }
+
+    fn finish(&mut self, out: &mut Out) {
+        self.report(|odd| out.note(odd));
+    }
 }
 
 fn read_folder(document: &Document) -> Result<Trace, ReadError> {
@@ -196,7 +232,7 @@ fn read_folder(document: &Document) -> Result<Trace, ReadError> {
         attach_usage(&mut events, members(stats).flat_map(members));
     }
     let records = files.len() as u64;
-    Ok(Trace { name: document.name(), format: FORMAT.name, task: None, events, records, diagnostics })
+    Ok(Trace { events, records, diagnostics, ..trace(document.name()) })
 }
 
 /// The conversation state beside the events; null where there is none.
@@ -217,51 +253,39 @@ fn state(document: &Document, sub: Option<&str>, diagnostics: &mut Vec<Diagnosti
 }
 
 /// Rows of an evaluation: `history` holds the events, and begins after the task, which is `instruction`.
-fn read_rows(
-    document: &Document,
-    records: Vec<Record>,
-    mut diagnostics: Vec<Diagnostic>,
-) -> Result<Vec<Trace>, ReadError> {
-    let n_records = records.len() as u64;
-    let mut traces: Vec<Trace> = Vec::new();
-    for (row, record) in records.into_iter().enumerate() {
-        let place = format!("line {}", record.line);
-        let Value::Object(mut map) = record.value else {
-            diagnostics.push(Diagnostic::new(place, "a list where a row was expected; left out"));
-            continue;
+struct Rows {
+    document: String,
+    n_rows: usize,
+}
+
+impl Stream for Rows {
+    fn push(&mut self, found: Found<'_>, out: &mut Out) {
+        let (row, place) = (self.n_rows, format!("line {}", found.line));
+        self.n_rows += 1;
+        let Value::Object(mut map) = found.node.into_value() else {
+            return out.note_file(Diagnostic::new(place, "a list where a row was expected; left out"));
         };
         let Some(history) = take_list(&mut map, "history") else {
-            diagnostics.push(Diagnostic::new(place, "a row without `history`; left out"));
-            continue;
+            return out.note_file(Diagnostic::new(place, "a row without `history`; left out"));
         };
-        let mut found = std::mem::take(&mut diagnostics);
+        let mut diagnostics = Vec::new();
         let values =
             history.into_iter().enumerate().map(|(at, value)| (format!("row {row} history[{at}]"), value)).collect();
-        let mut events = events(values, &Head::default(), &mut found);
+        let mut events = events(values, &Head::default(), &mut diagnostics);
         if let Some(metrics) = map.get("metrics") {
             attach_usage(&mut events, std::iter::once(metrics));
         }
         let task = map.get("instance_id").map(|id| id.as_str().map_or_else(|| id.to_string(), str::to_owned));
         let lead = lead(&mut map, &events);
         events.splice(0..0, lead);
-        traces.push(Trace {
-            name: document.row_name(row),
-            format: FORMAT.name,
-            task,
-            events,
-            records: n_records,
-            diagnostics: found,
-        });
+        out.trace(Trace { task, events, diagnostics, ..trace(format!("{}#{row}", self.document)) });
     }
-    match traces.first_mut() {
-        Some(first) => first.diagnostics.append(&mut diagnostics),
-        None => return Err(document.unfit(FORMAT.name, "no row has a `history`")),
-    }
-    Ok(traces)
+
+    fn finish(&mut self, _: &mut Out) {}
 }
 
 /// What stands before a row's history: the rest of the row, never shown, and the task as the user's message.
-fn lead(row: &mut Map<String, Value>, history: &[Event]) -> Vec<Event> {
+pub(crate) fn lead(row: &mut Map<String, Value>, history: &[Event]) -> Vec<Event> {
     let has_task = history.iter().any(|event| {
         matches!(&event.kind, EventKind::Message(Message { role: Role::User, .. })) && event.source == Source::User
     });
@@ -293,160 +317,244 @@ struct Head {
 
 /// Turns stored values, each with its place, into the events of the active branch.
 fn events(values: Vec<(String, Value)>, head: &Head, diagnostics: &mut Vec<Diagnostic>) -> Vec<Event> {
-    let mirrors = Mirrors::find(&values);
-    let mut ids = Ids::default();
-    let mut parsed = Vec::with_capacity(values.len());
-    let mut n_mirrors = 0usize;
-    for (at, (place, mut value)) in values.into_iter().enumerate() {
-        let Some(map) = value.as_object_mut() else {
-            diagnostics.push(Diagnostic::new(place, "not an object; left out"));
-            continue;
-        };
-        if !map.get("kind").is_some_and(Value::is_string) {
-            diagnostics.push(Diagnostic::new(&place, "an event without `kind`; kept as unknown"));
-        }
-        if !map.get("id").is_some_and(Value::is_string) {
-            let id = map.get("id").filter(|id| !id.is_null()).map_or_else(|| format!("event-{at}"), Value::to_string);
-            diagnostics.push(Diagnostic::new(&place, format!("an event without a text as id; called {id}")));
-            map.insert("id".to_owned(), Value::from(id));
-        }
-        let event = match mirrors.role(at, &value) {
-            Mirror::None => parse_event(value, Mode::Lenient),
-            Mirror::Copy => {
-                n_mirrors += 1;
-                parse_event(value.clone(), Mode::Lenient).map(|event| event::as_unknown(event, value))
-            }
-            Mirror::Thought(thought) => parse_event(value, Mode::Lenient).map(|event| with_thought(event, thought)),
-            Mirror::Answer(content) => {
-                let stored = value.get("observation").cloned();
-                parse_event(value, Mode::Lenient).map(|event| with_answer(event, content, stored))
-            }
-        };
-        match event {
-            Ok(mut event) => {
-                let record = event.id.as_str().to_owned();
-                let (id, was_taken) = ids.claim(&record);
-                if was_taken {
-                    let name = json::excerpt(&record, 80);
-                    diagnostics.push(Diagnostic::new(&place, format!("the id {name} occurs again; called {id}")));
-                }
-                event.id = id;
-                event.origin = Some(Origin { record, part: 0 });
-                parsed.push((place, event));
-            }
-            Err(error) => diagnostics.push(Diagnostic::new(place, format!("{error}; left out"))),
-        }
+    let mut survey = Survey::default();
+    for (at, (_, value)) in (0..).zip(&values) {
+        survey.add((at, 0), &Node::of_value(value, Some(Survey::KEYS)));
     }
-    if n_mirrors > 0 {
-        diagnostics.push(Diagnostic::new(
-            "file",
-            format!("{n_mirrors} messages repeat calls and answers that also stand as actions and observations; kept as unknown"),
-        ));
-    }
-    let mut events = active_branch(parsed, head, diagnostics);
-    name_forgotten_summaries(&mut events, diagnostics);
+    let mut log = survey.log(head, diagnostics);
+    let mut note = |odd| diagnostics.push(odd);
+    let events = (0..)
+        .zip(values)
+        .filter_map(|(at, (place, value))| log.read((at, 0), || place, Node::from(value), &mut note))
+        .collect();
+    log.report(note);
     events
 }
 
-/// Names the summary that a condensation forgets as a view names it.
-///
-/// Versions of 2025 gave the entry of a summary a random id that no file holds. A condensation that forgets
-/// exactly one id of no earlier event, while a summary is shown, means that summary.
-fn name_forgotten_summaries(events: &mut [Event], diagnostics: &mut Vec<Diagnostic>) {
-    let mut seen: HashSet<EventId> = HashSet::new();
-    let mut shown: Option<EventId> = None;
-    let mut n_named = 0usize;
-    for event in events {
-        if let EventKind::Condensation(record) = &mut event.kind {
-            let summary = shown.take_if(|shown| !record.forgotten_event_ids.contains(shown));
-            let mut unknown = record.forgotten_event_ids.iter().filter(|id| !seen.contains(*id));
-            if let (Some(summary), Some(stored), None) = (&summary, unknown.next().cloned(), unknown.next()) {
-                record.forgotten_event_ids.remove(&stored);
-                record.forgotten_event_ids.insert(summary.clone());
-                event.foreign.insert("forgotten_summary_id".to_owned(), Value::from(stored.as_str()));
-                n_named += 1;
-                shown = None;
-            } else {
-                shown = summary;
-            }
-            if record.shown_summary().is_some() {
-                shown = Some(event.id.summary_id());
-            }
+/// What has to be known of all events before the first is read.
+#[derive(Default)]
+struct Survey {
+    gathered: Gathered,
+    places: Vec<Place>,
+    /// Where the event with an id, by its hash, stands in `places`.
+    positions: ByHash<u32>,
+    /// By position: the hash of the parent's id.
+    parents: Vec<Option<u64>>,
+    has_parents: bool,
+    /// By position: whether the conversation moves on with the event.
+    moves_head: Vec<bool>,
+}
+
+impl Survey {
+    const KEYS: &[&str] = &["id", "kind", "parent_id", "tool_call_id", "llm_message"];
+
+    fn add(&mut self, place: Place, value: &Node<'_>) {
+        self.gathered.add(place, value);
+        let text = |key: &str| value.get(key).and_then(Node::as_str);
+        if !value.is_object() {
+            return;
         }
-        seen.insert(event.id.clone());
+        let position = self.places.len() as u32;
+        if let Some(id) = text("id") {
+            self.positions.entry(hash(id)).or_insert(position);
+        }
+        self.places.push(place);
+        self.has_parents |= text("parent_id").is_some();
+        self.parents.push(text("parent_id").map(hash));
+        self.moves_head.push(!matches!(text("kind"), Some("ConversationStateUpdateEvent" | "ConversationErrorEvent")));
     }
-    if n_named > 0 {
-        diagnostics.push(Diagnostic::new(
-            "file",
-            format!(
-                "{n_named} condensations forget an earlier summary by an id that is not stored; read as that summary"
-            ),
-        ));
+
+    fn log(self, head: &Head, notes: &mut impl Notes) -> Log {
+        let left_out = self.off_branch(head, notes);
+        Log { mirrors: self.gathered.mirrors(), left_out, ..Log::default() }
+    }
+
+    /// The places that are not on the path to the head, in order. What is never shown stays where it stands.
+    ///
+    /// Without any `parent_id` that is none. A parent that is not an earlier event is bridged by the event before.
+    fn off_branch(&self, head: &Head, notes: &mut impl Notes) -> Vec<Place> {
+        if head.leaf.is_none() && !head.is_empty && !self.has_parents {
+            return Vec::new();
+        }
+        let mut bridged = Count::default();
+        let parent = |at: u32, bridged: &mut Count| {
+            let before = at.checked_sub(1);
+            match self.parents[at as usize] {
+                Some(parent) if parent == hash(ROOT) => None,
+                Some(parent) => self.positions.get(&parent).copied().filter(|parent| *parent < at).or_else(|| {
+                    bridged.add_earlier(format!("line {}", self.places[at as usize].0));
+                    before
+                }),
+                None => before,
+            }
+        };
+        let last = || self.moves_head.iter().rposition(|moves_head| *moves_head).map(|at| at as u32);
+        let mut at = match &head.leaf {
+            Some(leaf) => self.positions.get(&hash(leaf)).copied().or_else(|| {
+                notes.note(Diagnostic::new(
+                    "base_state.json",
+                    "its leaf_event_id is no event of the log; the last event takes its place",
+                ));
+                last()
+            }),
+            None if head.is_empty => None,
+            None => last(),
+        };
+        let mut left_out = self.moves_head.clone();
+        while let Some(here) = at {
+            left_out[here as usize] = false;
+            at = parent(here, &mut bridged);
+        }
+        let places: Vec<Place> =
+            self.places.iter().zip(left_out).filter(|(_, left_out)| *left_out).map(|(place, _)| *place).collect();
+        bridged
+            .report("parents that are no earlier event of the file, bridged by the event before")
+            .into_iter()
+            .for_each(|odd| notes.note(odd));
+        if !places.is_empty() {
+            let message = format!("{} events stand on other branches and are left out", places.len());
+            notes.note(Diagnostic::new("file", message));
+        }
+        places
     }
 }
 
-/// The events on the path to the head, with what is never shown left where it stands.
-///
-/// Without any `parent_id` that is the whole log. A parent that is not an earlier event is bridged by the
-/// event before.
-fn active_branch(parsed: Vec<(String, Event)>, head: &Head, diagnostics: &mut Vec<Diagnostic>) -> Vec<Event> {
-    if head.leaf.is_none() && !head.is_empty && parsed.iter().all(|(_, event)| event.parent.is_none()) {
-        return parsed.into_iter().map(|(_, event)| event).collect();
+/// Where diagnostics go.
+trait Notes {
+    fn note(&mut self, diagnostic: Diagnostic);
+}
+
+impl Notes for Vec<Diagnostic> {
+    fn note(&mut self, diagnostic: Diagnostic) {
+        self.push(diagnostic);
     }
-    let mut position: HashMap<EventId, usize> = HashMap::new();
-    let mut parents = Vec::with_capacity(parsed.len());
-    for (at, (place, event)) in parsed.iter().enumerate() {
-        let before = at.checked_sub(1);
-        let parent = match &event.parent {
-            Some(parent) if parent.as_str() == ROOT => None,
-            Some(parent) => position.get(parent).copied().or_else(|| {
-                diagnostics.push(Diagnostic::new(
-                    place,
-                    "the parent is no earlier event of the file; the event before takes its place",
-                ));
-                before
-            }),
-            None => before,
+}
+
+impl Notes for Out {
+    fn note(&mut self, diagnostic: Diagnostic) {
+        Out::note(self, diagnostic);
+    }
+}
+
+/// Reads the events of one conversation, in order.
+#[derive(Default)]
+struct Log {
+    mirrors: Mirrors,
+    left_out: Vec<Place>,
+    ids: Ids,
+    n_values: usize,
+    n_mirrors: usize,
+    /// The entry of the summary that is shown now.
+    summary: Option<EventId>,
+    n_named: usize,
+}
+
+impl Log {
+    /// The event of a stored value, where it is on the branch and can be used.
+    fn read(
+        &mut self,
+        at: Place,
+        place: impl FnOnce() -> String,
+        mut node: Node<'_>,
+        mut note: impl FnMut(Diagnostic),
+    ) -> Option<Event> {
+        let n = self.n_values;
+        self.n_values += 1;
+        let Some(map) = node.as_object_mut() else {
+            note(Diagnostic::new(place(), "not an object; left out"));
+            return None;
         };
-        parents.push(parent);
-        position.entry(event.id.clone()).or_insert(at);
+        if self.left_out.binary_search(&at).is_ok() {
+            return None;
+        }
+        let mut odd: Vec<String> = Vec::new();
+        if !map.get("kind").is_some_and(Node::is_string) {
+            odd.push("an event without `kind`; kept as unknown".to_owned());
+        }
+        if !map.get("id").is_some_and(Node::is_string) {
+            let id = map.get("id").filter(|id| !id.is_null()).map_or_else(|| format!("event-{n}"), Node::to_string);
+            odd.push(format!("an event without a text as id; called {id}"));
+            map.insert("id", Node::from(id));
+        }
+        let parse = |node| event::parse(node, Mode::Lenient);
+        let event = match self.mirrors.role(at, &node) {
+            Mirror::None => parse(node),
+            Mirror::Copy => {
+                self.n_mirrors += 1;
+                parse(node.clone()).map(|event| event::as_unknown(event, node.into_value()))
+            }
+            Mirror::Thought(thought) => parse(node).map(|event| with_thought(event, thought)),
+            Mirror::Answer(content) => {
+                let stored = node.get("observation").map(|stored| stored.clone().into_value());
+                parse(node).map(|event| with_answer(event, content, stored))
+            }
+        };
+        let event = match event {
+            Ok(mut event) => {
+                let record = event.id.as_str().to_owned();
+                if let Some(id) = self.ids.claim(&record) {
+                    odd.push(format!("the id {} occurs again; called {id}", json::excerpt(&record, 80)));
+                    event.id = id;
+                }
+                event.origin = Some(Origin { record, part: 0 });
+                self.name_forgotten_summary(&mut event);
+                Some(event)
+            }
+            Err(error) => {
+                odd.push(format!("{error}; left out"));
+                None
+            }
+        };
+        if !odd.is_empty() {
+            let place = place();
+            odd.into_iter().for_each(|message| note(Diagnostic::new(&place, message)));
+        }
+        event
     }
-    let moves_head = |event: &Event| {
-        !matches!(
-            event.foreign.get("kind").and_then(Value::as_str),
-            Some("ConversationStateUpdateEvent" | "ConversationErrorEvent")
-        )
-    };
-    let mut at = match &head.leaf {
-        Some(leaf) => position.get(leaf.as_str()).copied().or_else(|| {
-            diagnostics.push(Diagnostic::new(
-                "base_state.json",
-                "its leaf_event_id is no event of the log; the last event takes its place",
+
+    /// Names the summary that a condensation forgets as a view names it.
+    ///
+    /// Versions of 2025 gave the entry of a summary a random id that no file holds. A condensation that forgets
+    /// exactly one id of no earlier event, while a summary is shown, means that summary.
+    fn name_forgotten_summary(&mut self, event: &mut Event) {
+        let EventKind::Condensation(record) = &mut event.kind else { return };
+        let summary = self.summary.take_if(|shown| !record.forgotten_event_ids.contains(shown));
+        let mut unknown =
+            record.forgotten_event_ids.iter().filter(|id| !self.ids.contains(id.as_str()) || **id == event.id);
+        if let (Some(summary), Some(stored), None) = (&summary, unknown.next().cloned(), unknown.next()) {
+            record.forgotten_event_ids.remove(&stored);
+            record.forgotten_event_ids.insert(summary.clone());
+            event.foreign.insert("forgotten_summary_id".to_owned(), Value::from(stored.as_str()));
+            self.n_named += 1;
+        } else {
+            self.summary = summary;
+        }
+        if record.shown_summary().is_some() {
+            self.summary = Some(event.id.summary_id());
+        }
+    }
+
+    /// Reports what was counted.
+    fn report(&self, mut note: impl FnMut(Diagnostic)) {
+        if self.n_mirrors > 0 {
+            let n = self.n_mirrors;
+            note(Diagnostic::new(
+                "file",
+                format!(
+                    "{n} messages repeat calls and answers that also stand as actions and observations; kept as unknown"
+                ),
             ));
-            parsed.iter().rposition(|(_, event)| moves_head(event))
-        }),
-        None if head.is_empty => None,
-        None => parsed.iter().rposition(|(_, event)| moves_head(event)),
-    };
-    let mut on_path = vec![false; parsed.len()];
-    while let Some(here) = at {
-        on_path[here] = true;
-        at = parents[here];
+        }
+        if self.n_named > 0 {
+            let n = self.n_named;
+            note(Diagnostic::new(
+                "file",
+                format!(
+                    "{n} condensations forget an earlier summary by an id that is not stored; read as that summary"
+                ),
+            ));
+        }
     }
-    let n_all = parsed.len();
-    let kept: Vec<Event> = parsed
-        .into_iter()
-        .zip(on_path)
-        .filter(|((_, event), on_path)| *on_path || !moves_head(event))
-        .map(|((_, event), _)| event)
-        .collect();
-    if kept.len() < n_all {
-        diagnostics.push(Diagnostic::new(
-            "file",
-            format!("{} events stand on other branches and are left out", n_all - kept.len()),
-        ));
-    }
-    kept
 }
 
 fn members(value: &Value) -> impl Iterator<Item = &Value> {
@@ -454,7 +562,7 @@ fn members(value: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Puts the usage of each response on the response's first event.
-fn attach_usage<'a>(events: &mut [Event], metrics: impl Iterator<Item = &'a Value>) {
+pub(crate) fn attach_usage<'a>(events: &mut [Event], metrics: impl Iterator<Item = &'a Value>) {
     let mut usages: HashMap<&str, Usage> = HashMap::new();
     for entry in metrics.filter_map(|metrics| metrics.get("token_usages")?.as_array()).flatten() {
         let response = entry.get("response_id").and_then(Value::as_str).unwrap_or_default();
@@ -462,7 +570,7 @@ fn attach_usage<'a>(events: &mut [Event], metrics: impl Iterator<Item = &'a Valu
             usages.insert(response, usage);
         }
     }
-    for event in events {
+    for event in events.iter_mut().filter(|event| event.usage.is_none()) {
         event.usage = event.response_id().and_then(|response| usages.remove(response));
     }
 }

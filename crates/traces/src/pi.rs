@@ -19,27 +19,32 @@
 //! an answer are kept: Pi shows them, and some were answered. Each answer is a response of its own, by
 //! its entry's id. Entries without an id are called `line-<n>`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use condenser::condensation::{Condensation, RewriteOp};
 use condenser::event::{
-    ContentBlock, Event, EventId, EventKind, Message, Observation, Outcome, Role, Source, SystemPrompt, Usage,
+    ContentBlock, EventId, EventKind, Message, Observation, Outcome, Role, Source, SystemPrompt, Usage,
 };
 use serde_json::{Map, Value};
 
 use crate::blocks::{block, is_visible, take_action};
 use crate::builder::{Builder, Count};
 use crate::fields::{take_content, take_list, take_object, take_text};
-use crate::json::Record;
-use crate::{Diagnostic, Document, Format, ReadError, Trace};
+use crate::ids::{ByHash, hash};
+use crate::json::{Found, Record};
+use crate::node::{Node, Object};
+use crate::reader::{Out, Place, Records, Stream, read_values};
+use crate::{Diagnostic, Document, Format, ReadError};
 
 /// The format.
 pub(crate) const FORMAT: Format = Format {
-    name: "pi",
+    name: NAME,
     description: "Pi coding agent sessions, versions 1 to 3: ~/.pi/agent/sessions/**/*.jsonl",
     sniff,
-    read,
+    read: |document| read_values(document, NAME, open),
 };
+
+const NAME: &str = "pi";
 
 fn sniff(document: &Document) -> bool {
     let kind = |record: &Record| record.value.get("type").and_then(Value::as_str).map(str::to_owned);
@@ -53,100 +58,167 @@ fn is_header(value: &Value) -> bool {
     value.get("type").and_then(Value::as_str) == Some("session") && value.get("id").is_some_and(Value::is_string)
 }
 
-fn read(mut document: Document) -> Result<Vec<Trace>, ReadError> {
-    if !document.records().first().is_some_and(|header| is_header(&header.value)) {
-        return Err(document.unfit(FORMAT.name, "the first record is no `session` header with an id"));
+/// Begins to read a session.
+pub(crate) fn open(records: &Records<'_>, head: &Document, out: &mut Out) -> Result<Box<dyn Stream>, ReadError> {
+    if !head.records().first().is_some_and(|header| is_header(&header.value)) {
+        return Err(head.unfit(NAME, "the first record is no `session` header with an id"));
     }
-    let records = document.take_records();
-    let n_records = records.len();
-    let mut builder = Builder::new(std::mem::take(&mut document.diagnostics));
-    let ids = ids(&records);
-    let path = path(&records, &mut builder);
-    let places: HashMap<usize, usize> = path.iter().enumerate().map(|(place, index)| (*index, place)).collect();
+    let mut links = Links::default();
+    records.each(Some(&["id", "parentId"]), |found| links.add(&found))?;
+    let on_path = links.path(out);
+    out.begin(Builder::new(Vec::new()).finish(head.name(), NAME, 0));
+    Ok(Box::new(Session {
+        links,
+        on_path,
+        next: 0,
+        builder: Builder::new(Vec::new()),
+        done: Vec::new(),
+        positions: Vec::new(),
+    }))
+}
 
-    let mut records: Vec<Option<Record>> = records.into_iter().map(Some).collect();
-    // The record ids of the path, as the builder made them unique.
-    let mut done: Vec<EventId> = Vec::with_capacity(path.len());
-    for index in &path {
-        let Some(Record { line, value }) = records.get_mut(*index).and_then(Option::take) else { continue };
-        let id = value.get("id").and_then(Value::as_str).filter(|id| !id.is_empty());
-        let id = id.map_or_else(|| format!("line-{line}"), str::to_owned);
-        let timestamp = value.get("timestamp").and_then(Value::as_str).map(str::to_owned);
-        done.push(builder.begin(&id, format!("line {line}"), timestamp));
-        let Value::Object(entry) = value else {
-            builder.add_unknown(Source::Environment, "value", value);
-            continue;
-        };
-        // Nothing is kept where the first kept entry is not on the path before the compaction.
-        let first_kept = |entry: &Map<String, Value>| -> usize {
-            let first = match entry.get("firstKeptEntryId").and_then(Value::as_str) {
-                Some(id) => ids.get(id).copied(),
-                None => entry.get("firstKeptEntryIndex").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok()),
+/// How the entries of a file hang together. Ids are known by their hash.
+#[derive(Default)]
+struct Links {
+    places: Vec<Place>,
+    parents: Vec<Parent>,
+    /// By id; of equal ids the last, as Pi has it.
+    positions: ByHash<u32>,
+}
+
+#[derive(Clone, Copy)]
+enum Parent {
+    Header,
+    Entry(u64),
+    /// The entry before it in the file.
+    Before,
+}
+
+impl Links {
+    fn add(&mut self, found: &Found<'_>) {
+        let position = self.places.len() as u32;
+        self.places.push(found.place());
+        self.parents.push(match found.node.get("parentId") {
+            Some(Node::Null) => Parent::Header,
+            Some(Node::String(id)) => Parent::Entry(hash(id)),
+            _ => Parent::Before,
+        });
+        if let Some(id) = found.node.get("id").and_then(Node::as_str).filter(|_| position > 0) {
+            self.positions.insert(hash(id), position);
+        }
+    }
+
+    /// Which entries are on the active branch: those from the last one up to the header.
+    fn path(&self, out: &mut Out) -> Vec<bool> {
+        let n_all = self.places.len();
+        if self.positions.is_empty() {
+            return vec![true; n_all];
+        }
+        let mut bridged = Count::default();
+        let mut on_path = vec![false; n_all];
+        let mut at = n_all.saturating_sub(1);
+        while at > 0 {
+            on_path[at] = true;
+            at = match self.parents[at] {
+                Parent::Header => 0,
+                Parent::Before => at - 1,
+                // A parent that comes later is damage as well, and would lead in a circle.
+                Parent::Entry(id) => match self.positions.get(&id) {
+                    Some(parent) if (*parent as usize) < at => *parent as usize,
+                    _ => {
+                        bridged.add_earlier(format!("line {}", self.places[at].0));
+                        at - 1
+                    }
+                },
             };
-            first.filter(|index| *index > 0).and_then(|index| places.get(&index).copied()).unwrap_or(done.len())
-        };
-        add_entry(&mut builder, entry, &done, first_kept);
+        }
+        if let Some(header) = on_path.first_mut() {
+            *header = true;
+        }
+        bridged
+            .report("parents that are no earlier entries, bridged by the entry before")
+            .into_iter()
+            .for_each(|odd| out.note(odd));
+        let n_off = on_path.iter().filter(|on_path| !**on_path).count();
+        if n_off > 0 {
+            out.note(Diagnostic::new("file", format!("entries on other branches, left out: {n_off}")));
+        }
+        on_path
     }
-    Ok(vec![builder.finish(document.name(), FORMAT.name, n_records)])
 }
 
-/// Record positions by id; of equal ids the last, as Pi has it.
-fn ids(records: &[Record]) -> HashMap<String, usize> {
-    let id = |record: &Record| record.value.get("id").and_then(Value::as_str).map(str::to_owned);
-    records.iter().enumerate().skip(1).filter_map(|(index, record)| Some((id(record)?, index))).collect()
+/// Reads the entries on the active branch.
+struct Session {
+    links: Links,
+    on_path: Vec<bool>,
+    /// The position of the next entry.
+    next: usize,
+    builder: Builder,
+    /// The record ids of the path so far, as the builder made them unique, and their positions.
+    done: Vec<EventId>,
+    positions: Vec<u32>,
 }
 
-/// The header, then the entries of the active branch, as positions in the file.
-fn path(records: &[Record], builder: &mut Builder) -> Vec<usize> {
-    let ids = ids(records);
-    if ids.is_empty() {
-        return (0..records.len()).collect();
+impl Stream for Session {
+    fn push(&mut self, found: Found<'_>, out: &mut Out) {
+        let (line, place) = (found.line, found.place());
+        // What could be linked may be nested too deep to be read.
+        while self.links.places.get(self.next).is_some_and(|next| *next < place) {
+            self.next += 1;
+        }
+        let position = self.next;
+        self.next += 1;
+        if !self.on_path.get(position).is_some_and(|on_path| *on_path) {
+            return;
+        }
+        let text = |key: &str| found.node.get(key).and_then(Node::as_str).filter(|text| !text.is_empty());
+        let id = text("id").map_or_else(|| format!("line-{line}"), str::to_owned);
+        let timestamp = found.node.get("timestamp").and_then(Node::as_str).map(str::to_owned);
+        self.done.push(self.builder.begin(&id, format!("line {line}"), timestamp));
+        self.positions.push(position as u32);
+        match found.node {
+            Node::Object(entry) => {
+                let (links, positions) = (&self.links, &self.positions);
+                // Nothing is kept where the first kept entry is not on the path before the compaction.
+                let first_kept = |entry: &Object<'_>| -> usize {
+                    let first = match entry.get("firstKeptEntryId").and_then(Node::as_str) {
+                        Some(id) => links.positions.get(&hash(id)).copied(),
+                        None => {
+                            entry.get("firstKeptEntryIndex").and_then(Node::as_u64).and_then(|n| u32::try_from(n).ok())
+                        }
+                    };
+                    let first = first.filter(|first| *first > 0).and_then(|first| positions.binary_search(&first).ok());
+                    first.unwrap_or(positions.len())
+                };
+                add_entry(&mut self.builder, entry, &self.done, first_kept);
+            }
+            node => {
+                self.builder.add_unknown(Source::Environment, "value", node.into_value());
+            }
+        }
+        self.builder.drain(out);
     }
-    let mut bridged = Count::default();
-    let mut seen = HashSet::new();
-    let mut path = Vec::new();
-    let mut next = records.len() - 1;
-    while next > 0 && seen.insert(next) {
-        path.push(next);
-        let record = &records[next];
-        next = match record.value.get("parentId") {
-            Some(Value::Null) => 0,
-            Some(Value::String(id)) => ids.get(id).copied().unwrap_or_else(|| {
-                bridged.add(|| format!("line {}", record.line));
-                next - 1
-            }),
-            _ => next - 1,
-        };
+
+    fn finish(&mut self, out: &mut Out) {
+        self.builder.close(out);
     }
-    if next > 0 {
-        let place = format!("line {}", records[next].line);
-        builder.note([Diagnostic::new(place, "parents form a circle; the branch was cut here")]);
-    }
-    builder.note(bridged.report("parents that are not in the file, bridged by the entry before"));
-    path.push(0);
-    path.reverse();
-    if path.len() < records.len() {
-        let off = records.len() - path.len();
-        builder.note([Diagnostic::new("file", format!("entries on other branches, left out: {off}"))]);
-    }
-    path
 }
 
 /// Adds one entry. `done` are the record ids of the path so far, this entry's last.
 fn add_entry(
     builder: &mut Builder,
-    mut entry: Map<String, Value>,
+    mut entry: Object<'_>,
     done: &[EventId],
-    first_kept: impl Fn(&Map<String, Value>) -> usize,
+    first_kept: impl Fn(&Object<'_>) -> usize,
 ) {
-    let kind = entry.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let kind = entry.get("type").and_then(Node::as_str).unwrap_or_default().to_owned();
     match kind.as_str() {
-        "message" if entry.get("message").is_some_and(Value::is_object) => add_message(builder, entry),
+        "message" if entry.get("message").is_some_and(Node::is_object) => add_message(builder, entry),
         "custom_message" => {
             let content = take_content(&mut entry, "content", block);
             add_text(builder, Source::Environment, content, entry);
         }
-        "branch_summary" if entry.get("summary").and_then(Value::as_str).is_some_and(|text| !text.is_empty()) => {
+        "branch_summary" if entry.get("summary").and_then(Node::as_str).is_some_and(|text| !text.is_empty()) => {
             let summary = take_text(&mut entry, "summary").unwrap_or_default();
             add_text(builder, Source::Environment, vec![ContentBlock::text(branch_summary(&summary))], entry);
         }
@@ -155,20 +227,20 @@ fn add_entry(
             let kept: HashSet<&str> = done.iter().skip(first).map(EventId::as_str).collect();
             let summary = take_text(&mut entry, "summary");
             // The prompt in force then is stored with the compaction; without one, none was shown.
-            let keeps_system = entry.get("systemMessage").is_some_and(Value::is_object);
+            let keeps_system = entry.get("systemMessage").is_some_and(Node::is_object);
             let event = builder.add_compaction(summary, keeps_system, |record| kept.contains(record));
             event.foreign = rest(entry);
         }
         "context_edit" => add_edit(builder, entry),
         _ => {
-            builder.add_unknown(Source::Environment, &kind, Value::Object(entry));
+            builder.add_unknown(Source::Environment, &kind, Value::Object(entry.into_map()));
         }
     }
 }
 
-fn add_message(builder: &mut Builder, mut entry: Map<String, Value>) {
-    let Some(message) = entry.get_mut("message").and_then(Value::as_object_mut) else { return };
-    let role = message.get("role").and_then(Value::as_str).unwrap_or_default().to_owned();
+fn add_message(builder: &mut Builder, mut entry: Object<'_>) {
+    let Some(message) = entry.get_mut("message").and_then(Node::as_object_mut) else { return };
+    let role = message.get("role").and_then(Node::as_str).unwrap_or_default().to_owned();
     match role.as_str() {
         "assistant" => add_answer(builder, entry),
         "user" | "custom" | "hookMessage" => {
@@ -181,7 +253,7 @@ fn add_message(builder: &mut Builder, mut entry: Map<String, Value>) {
                 call_id: take_text(message, "toolCallId").unwrap_or_default(),
                 tool_name: take_text(message, "toolName").unwrap_or_default(),
                 content: take_content(message, "content", block),
-                outcome: match message.get("isError").and_then(Value::as_bool) {
+                outcome: match message.get("isError").and_then(Node::as_bool) {
                     Some(true) => Outcome::Error,
                     _ => Outcome::Ok,
                 },
@@ -189,12 +261,12 @@ fn add_message(builder: &mut Builder, mut entry: Map<String, Value>) {
             };
             builder.add(Source::Environment, EventKind::Observation(observation)).foreign = rest(entry);
         }
-        "bashExecution" if message.get("excludeFromContext").and_then(Value::as_bool) != Some(true) => {
+        "bashExecution" if message.get("excludeFromContext").and_then(Node::as_bool) != Some(true) => {
             let content = vec![ContentBlock::text(bash_text(message))];
             message.shift_remove("output");
             add_text(builder, Source::User, content, entry);
         }
-        "branchSummary" | "compactionSummary" if message.get("summary").is_some_and(Value::is_string) => {
+        "branchSummary" | "compactionSummary" if message.get("summary").is_some_and(Node::is_string) => {
             let summary = take_text(message, "summary").unwrap_or_default();
             let text = if role == "branchSummary" { branch_summary(&summary) } else { summary };
             add_text(builder, Source::Environment, vec![ContentBlock::text(text)], entry);
@@ -205,29 +277,29 @@ fn add_message(builder: &mut Builder, mut entry: Map<String, Value>) {
         }
         _ => {
             let source = if role == "bashExecution" { Source::User } else { Source::Environment };
-            builder.add_unknown(source, "message", Value::Object(entry));
+            builder.add_unknown(source, "message", Value::Object(entry.into_map()));
         }
     }
 }
 
-fn add_text(builder: &mut Builder, source: Source, content: Vec<ContentBlock>, entry: Map<String, Value>) {
+fn add_text(builder: &mut Builder, source: Source, content: Vec<ContentBlock>, entry: Object<'_>) {
     let message = Message { content, ..Message::text(Role::User, "") };
     builder.add(source, EventKind::Message(message)).foreign = rest(entry);
 }
 
 /// One answer of the model: an action a call, and a message of what no call follows.
-fn add_answer(builder: &mut Builder, mut entry: Map<String, Value>) {
-    let response = entry.get("id").and_then(Value::as_str).map(str::to_owned);
-    let Some(message) = entry.get_mut("message").and_then(Value::as_object_mut) else { return };
-    let parts = message.get("content").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let is_call = |part: &Value| part.get("type").and_then(Value::as_str) == Some("toolCall");
+fn add_answer(builder: &mut Builder, mut entry: Object<'_>) {
+    let response = entry.get("id").and_then(Node::as_str).map(str::to_owned);
+    let Some(message) = entry.get_mut("message").and_then(Node::as_object_mut) else { return };
+    let parts = message.get("content").and_then(Node::as_array).map_or(&[][..], Vec::as_slice);
+    let is_call = |part: &Node<'_>| part.get("type").and_then(Node::as_str) == Some("toolCall");
     let has_text = match message.get("content") {
-        Some(Value::String(text)) => !text.trim().is_empty(),
+        Some(Node::String(text)) => !text.trim().is_empty(),
         _ => parts.iter().any(|part| is_call(part) || is_visible(&block(part).0)),
     };
-    let is_cut = matches!(message.get("stopReason").and_then(Value::as_str), Some("aborted" | "error"));
+    let is_cut = matches!(message.get("stopReason").and_then(Node::as_str), Some("aborted" | "error"));
     if !has_text && (is_cut || parts.is_empty()) {
-        builder.add_unknown(Source::Agent, "message", Value::Object(entry));
+        builder.add_unknown(Source::Agent, "message", Value::Object(entry.into_map()));
         return;
     }
 
@@ -238,17 +310,18 @@ fn add_answer(builder: &mut Builder, mut entry: Map<String, Value>) {
     match take_list(message, "content") {
         None => pending = take_content(message, "content", block),
         Some(parts) => {
-            let inexact: Vec<Value> = parts.iter().filter(|part| !is_call(part) && !block(part).1).cloned().collect();
+            let inexact: Vec<Node<'_>> =
+                parts.iter().filter(|part| !is_call(part) && !block(*part).1).cloned().collect();
             if !inexact.is_empty() {
-                message.insert("content".to_owned(), Value::Array(inexact));
+                message.insert("content", Node::Array(inexact));
             }
             for part in parts {
                 match part {
-                    Value::Object(mut call) if call.get("type").and_then(Value::as_str) == Some("toolCall") => {
+                    Node::Object(mut call) if call.get("type").and_then(Node::as_str) == Some("toolCall") => {
                         let action = take_action(&mut call, "arguments", std::mem::take(&mut pending), &response);
                         let mut foreign = Map::new();
                         if !call.is_empty() {
-                            foreign.insert("block".to_owned(), Value::Object(call));
+                            foreign.insert("block".to_owned(), Value::Object(call.into_map()));
                         }
                         events.push((EventKind::Action(action), foreign));
                     }
@@ -274,8 +347,8 @@ fn add_answer(builder: &mut Builder, mut entry: Map<String, Value>) {
 }
 
 /// Moves the counters out. Pi's `input` excludes what was read from and written to the cache.
-fn take_usage(message: &mut Map<String, Value>) -> Option<Usage> {
-    let model = message.get("model").and_then(Value::as_str).map(str::to_owned);
+fn take_usage(message: &mut Object<'_>) -> Option<Usage> {
+    let model = message.get("model").and_then(Node::as_str).map(str::to_owned);
     let counters = message.get_mut("usage")?.as_object_mut()?;
     let mut take = |key: &str| {
         let count = counters.get(key)?.as_u64()?;
@@ -292,25 +365,21 @@ fn take_usage(message: &mut Map<String, Value>) -> Option<Usage> {
 }
 
 /// A later change of another entry: null takes it out of the context, content replaces its own.
-fn add_edit(builder: &mut Builder, entry: Map<String, Value>) {
-    let target = entry.get("targetId").and_then(Value::as_str).unwrap_or_default();
-    let targets: Vec<&Event> = builder
-        .events()
-        .iter()
-        .filter(|event| event.kind.is_shown() && event.origin.as_ref().is_some_and(|origin| origin.record == target))
-        .collect();
+fn add_edit(builder: &mut Builder, entry: Object<'_>) {
+    let target = entry.get("targetId").and_then(Node::as_str).unwrap_or_default();
+    let (targets, has_calls) = builder.shown_of(target);
     let mut record = Condensation::default();
     match (entry.get("replacement"), targets.as_slice()) {
-        (Some(Value::Null), _) => record.forgotten_event_ids = targets.iter().map(|event| event.id.clone()).collect(),
-        (Some(Value::Object(replacement)), [event]) if !matches!(event.kind, EventKind::Action(_)) => {
+        (Some(Node::Null), _) => record.forgotten_event_ids.extend(targets),
+        (Some(Node::Object(replacement)), [id]) if !has_calls => {
             let content = take_content(&mut replacement.clone(), "content", block);
-            record.rewrites.insert(event.id.clone(), RewriteOp::Replace { content }.into());
+            record.rewrites.insert(id.clone(), RewriteOp::Replace { content }.into());
         }
         (_, []) => {}
         _ => {
             let what = "an edit of an answer with calls is kept as unknown: no record can exchange calls";
             builder.note([Diagnostic::new(builder.place().to_owned(), what)]);
-            builder.add_unknown(Source::Environment, "context_edit", Value::Object(entry));
+            builder.add_unknown(Source::Environment, "context_edit", Value::Object(entry.into_map()));
             return;
         }
     }
@@ -318,19 +387,19 @@ fn add_edit(builder: &mut Builder, entry: Map<String, Value>) {
 }
 
 /// What of an entry the event has no place for.
-fn rest(mut entry: Map<String, Value>) -> Map<String, Value> {
+fn rest(mut entry: Object<'_>) -> Map<String, Value> {
     for key in ["id", "timestamp"] {
-        if entry.get(key).is_some_and(Value::is_string) {
+        if entry.get(key).is_some_and(Node::is_string) {
             entry.shift_remove(key);
         }
     }
     if let Some(mut message) = take_object(&mut entry, "message") {
-        if message.get("usage").and_then(Value::as_object).is_some_and(Map::is_empty) {
+        if message.get("usage").and_then(Node::as_object).is_some_and(Object::is_empty) {
             message.shift_remove("usage");
         }
-        entry.insert("message".to_owned(), Value::Object(message));
+        entry.insert("message", Node::Object(message));
     }
-    entry
+    entry.into_map()
 }
 
 fn branch_summary(summary: &str) -> String {
@@ -340,15 +409,15 @@ fn branch_summary(summary: &str) -> String {
 }
 
 /// A command that the user ran, as Pi tells the model.
-fn bash_text(message: &Map<String, Value>) -> String {
-    let text = |key: &str| message.get(key).and_then(Value::as_str).unwrap_or_default();
-    let is = |key: &str| message.get(key).and_then(Value::as_bool) == Some(true);
+fn bash_text(message: &Object<'_>) -> String {
+    let text = |key: &str| message.get(key).and_then(Node::as_str).unwrap_or_default();
+    let is = |key: &str| message.get(key).and_then(Node::as_bool) == Some(true);
     let mut told = format!("Ran `{}`\n", text("command"));
     match text("output") {
         "" => told.push_str("(no output)"),
         output => told.push_str(&format!("```\n{output}\n```")),
     }
-    match message.get("exitCode").and_then(Value::as_i64) {
+    match message.get("exitCode").and_then(Node::as_i64) {
         _ if is("cancelled") => told.push_str("\n\n(command cancelled)"),
         Some(code) if code != 0 => told.push_str(&format!("\n\nCommand exited with code {code}")),
         _ => {}

@@ -38,13 +38,13 @@ fn driver(suite: &str) -> Option<Driver> {
         "openhands/branch" => openhands::branch,
         "openhands/condense" => openhands_condense::condense,
         "openhands/indices" => openhands::indices_suite,
+        "openhands-v0/view" => openhands_v0::view,
+        "openhands-v0/condense" => openhands_v0::condense,
+        "sweagent" => swe_agent::process,
         "powercode" => powercode::memory,
         "freecode" => freecode::freecode,
         _ if suite.starts_with("pi/v1/") => pi::v1,
         _ if suite.starts_with("pi/") => pi::v0,
-        "openhands-v0/view" => openhands_v0::view,
-        "openhands-v0/condense" => openhands_v0::condense,
-        "sweagent" => swe_agent::process,
         _ => return None,
     })
 }

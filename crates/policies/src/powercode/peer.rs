@@ -78,7 +78,7 @@ pub fn summary_message(summary: &str) -> Value {
 
 impl Session {
     /// The summary, unless it is empty.
-    fn summary(&self) -> Option<&str> {
+    pub fn summary(&self) -> Option<&str> {
         self.compaction.as_ref().map(|(summary, _)| summary.as_str()).filter(|summary| !summary.is_empty())
     }
 

@@ -3,40 +3,71 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use condenser::event::{
-    Action, ContentBlock, Event, EventKind, Message, Observation, Origin, Role, Source, SystemPrompt, Usage,
+    Action, ContentBlock, Event, EventKind, Message, Observation, Origin, Role, Source, SystemPrompt, Unknown, Usage,
 };
 use serde_json::{Map, Value};
 
 use crate::Diagnostic;
 use crate::fields::{take_call, take_content, take_list, take_object, take_text};
+use crate::reader::Out;
 
 /// What is known of a message that came as a response.
-pub(super) struct Response {
-    pub(super) id: Option<String>,
-    pub(super) usage: Option<Usage>,
+pub(crate) struct Response {
+    pub(crate) id: Option<String>,
+    pub(crate) usage: Option<Usage>,
 }
 
 /// Turns the messages of one conversation into events, in order.
-pub(super) struct Mapper {
+pub(crate) struct Mapper {
     /// Tools of the system prompt that is to come.
     tools: Vec<Value>,
     events: Vec<Event>,
     n_messages: usize,
+    timestamp: Option<String>,
     calls: Calls,
     diagnostics: Vec<Diagnostic>,
 }
 
 impl Mapper {
-    pub(super) fn new(tools: Vec<Value>, diagnostics: Vec<Diagnostic>) -> Self {
-        Self { tools, events: Vec::new(), n_messages: 0, calls: Calls::default(), diagnostics }
+    pub(crate) fn new(tools: Vec<Value>, diagnostics: Vec<Diagnostic>) -> Self {
+        Self { tools, events: Vec::new(), n_messages: 0, timestamp: None, calls: Calls::default(), diagnostics }
     }
 
-    pub(super) fn finish(self) -> (Vec<Event>, Vec<Diagnostic>) {
+    pub(crate) fn finish(self) -> (Vec<Event>, Vec<Diagnostic>) {
         (self.events, self.diagnostics)
     }
 
+    /// Hands out what was gathered so far.
+    pub(super) fn drain(&mut self, out: &mut Out) {
+        self.diagnostics.drain(..).for_each(|odd| out.note(odd));
+        self.events.drain(..).for_each(|event| out.event(event));
+    }
+
+    /// Sets the time of the messages to come.
+    pub(crate) fn set_time(&mut self, timestamp: Option<String>) {
+        self.timestamp = timestamp;
+    }
+
+    /// Adds the next value of a list of messages, which may be none.
+    pub(super) fn add_any(&mut self, place: &str, value: Value, response: Option<Response>) {
+        if super::is_message_value(&value) {
+            return self.add(place, value, response);
+        }
+        let odd = "not a chat message with a known role and content or calls; kept as unknown";
+        self.diagnostics.push(Diagnostic::new(place, odd));
+        self.add_unknown("message", value);
+    }
+
+    /// Adds the next message as one that no model saw.
+    pub(crate) fn add_unknown(&mut self, kind: &str, payload: Value) {
+        let record = format!("m{}", self.n_messages);
+        self.n_messages += 1;
+        let unknown = Unknown { foreign_kind: kind.to_owned(), payload };
+        self.push(&record, 0, Source::Environment, EventKind::Unknown(unknown), Map::new());
+    }
+
     /// Adds the next message.
-    pub(super) fn add(&mut self, place: &str, message: Value, response: Option<Response>) {
+    pub(crate) fn add(&mut self, place: &str, message: Value, response: Option<Response>) {
         let record = format!("m{}", self.n_messages);
         self.n_messages += 1;
         let Value::Object(mut map) = message else {
@@ -83,7 +114,8 @@ impl Mapper {
     fn push(&mut self, record: &str, part: u32, source: Source, kind: EventKind, foreign: Map<String, Value>) {
         let id = if part == 0 { record.to_owned() } else { format!("{record}#{part}") };
         let origin = Some(Origin { record: record.to_owned(), part });
-        self.events.push(Event { origin, foreign, ..Event::new(id, source, kind) });
+        let timestamp = self.timestamp.clone();
+        self.events.push(Event { origin, timestamp, foreign, ..Event::new(id, source, kind) });
     }
 
     /// One action per call, or one message where nothing is called. All share a response id.

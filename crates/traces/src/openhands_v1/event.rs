@@ -1,5 +1,6 @@
 //! One stored event of the OpenHands SDK.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use condenser::Condensation;
@@ -8,9 +9,10 @@ use condenser::event::{
     SystemPrompt, ToolCall, Unknown,
 };
 use condenser::tree::ROOT;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::fields::{take_call, take_content, take_list, take_object, take_text};
+use crate::node::{Node, Object};
 
 /// How much an event may deviate from what the SDK writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,16 +75,25 @@ pub enum LoadError {
 /// [`Mode::Strict`]: every [`LoadError`]. [`Mode::Lenient`]: only a value that is no object, or that has no
 /// text as its `id`.
 pub fn parse_event(value: Value, mode: Mode) -> Result<Event, LoadError> {
-    let Value::Object(mut map) = value else { return Err(LoadError::NotAnObject) };
-    let kind = map.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    parse(Node::from(value), mode)
+}
+
+/// As [`parse_event`].
+pub(super) fn parse(node: Node<'_>, mode: Mode) -> Result<Event, LoadError> {
+    let Node::Object(mut map) = node else { return Err(LoadError::NotAnObject) };
+    let kind = match map.get("kind") {
+        Some(Node::String(kind)) => kind.clone(),
+        _ => Cow::Borrowed(""),
+    };
     let class = CLASSES.iter().find(|class| class.name == kind);
     if mode == Mode::Strict {
-        class.ok_or_else(|| LoadError::UnknownKind(kind.clone()))?.check(&map)?;
+        class.ok_or_else(|| LoadError::UnknownKind(kind.to_string()))?.check(&map)?;
     }
-    let id = take_text(&mut map, "id").ok_or(LoadError::Missing { kind: kind.clone(), field: "id" })?;
+    let missing = || LoadError::Missing { kind: kind.to_string(), field: "id" };
+    let id = EventId::from(&*take_str(&mut map, "id").ok_or_else(missing)?);
     let timestamp = take_text(&mut map, "timestamp");
     let parent = take_text(&mut map, "parent_id").map(EventId::from);
-    let source = match map.get("source").and_then(Value::as_str) {
+    let source = match map.get("source").and_then(Node::as_str) {
         Some("agent") => Some(Source::Agent),
         Some("user") => Some(Source::User),
         Some("environment") => Some(Source::Environment),
@@ -98,7 +109,7 @@ pub fn parse_event(value: Value, mode: Mode) -> Result<Event, LoadError> {
         EventKind::Message(Message { role: Role::Assistant, .. }) => Source::Agent,
         _ => Source::Environment,
     });
-    Ok(Event { parent, timestamp, foreign: map, ..Event::new(id, source, body) })
+    Ok(Event { parent, timestamp, foreign: map.into_map(), ..Event::new(id, source, body) })
 }
 
 /// The event as one that is never shown, with everything it carries as payload.
@@ -112,12 +123,12 @@ pub(super) fn as_unknown(mut event: Event, value: Value) -> Event {
     event
 }
 
-fn body(kind: &str, map: &mut Map<String, Value>) -> EventKind {
+fn body(kind: &str, map: &mut Object<'_>) -> EventKind {
     let known = match kind {
         "SystemPromptEvent" => Some(EventKind::SystemPrompt(SystemPrompt {
             content: take_content(map, "system_prompt", part),
             dynamic_context: take_content(map, "dynamic_context", part),
-            tools: take_list(map, "tools").unwrap_or_default(),
+            tools: take_list(map, "tools").unwrap_or_default().into_iter().map(Node::into_value).collect(),
         })),
         "MessageEvent" => message(map),
         "ActionEvent" => Some(EventKind::Action(action(map))),
@@ -141,14 +152,14 @@ fn body(kind: &str, map: &mut Map<String, Value>) -> EventKind {
         let mut payload = std::mem::take(map);
         for key in ["kind", "parent_id", "source"] {
             if let Some(value) = payload.shift_remove(key) {
-                map.insert(key.to_owned(), value);
+                map.insert(key, value);
             }
         }
-        EventKind::Unknown(Unknown { foreign_kind: kind.to_owned(), payload: Value::Object(payload) })
+        EventKind::Unknown(Unknown { foreign_kind: kind.to_owned(), payload: Value::Object(payload.into_map()) })
     })
 }
 
-fn message(map: &mut Map<String, Value>) -> Option<EventKind> {
+fn message(map: &mut Object<'_>) -> Option<EventKind> {
     let role = match map.get("llm_message")?.get("role")?.as_str()? {
         "user" => Role::User,
         "assistant" => Role::Assistant,
@@ -171,13 +182,13 @@ fn message(map: &mut Map<String, Value>) -> Option<EventKind> {
         tool_calls: tool_calls(&mut inner),
     };
     if !inner.is_empty() {
-        map.insert("llm_message".to_owned(), Value::Object(inner));
+        map.insert("llm_message", Node::Object(inner));
     }
     Some(EventKind::Message(message))
 }
 
 /// Calls inside a message; what a call carries beside id, name and arguments stays, in order.
-fn tool_calls(inner: &mut Map<String, Value>) -> Option<Vec<ToolCall>> {
+fn tool_calls(inner: &mut Object<'_>) -> Option<Vec<ToolCall>> {
     let mut calls = Vec::new();
     let mut rests = Vec::new();
     let mut has_rest = false;
@@ -187,34 +198,46 @@ fn tool_calls(inner: &mut Map<String, Value>) -> Option<Vec<ToolCall>> {
         let id = take_text(&mut call, "id").unwrap_or_default();
         calls.push(ToolCall { id, name: name.unwrap_or_default(), arguments: arguments.unwrap_or_default() });
         has_rest |= !call.is_empty();
-        rests.push(Value::Object(call));
+        rests.push(Node::Object(call));
     }
     inner.shift_remove("tool_calls");
     if has_rest {
-        inner.insert("tool_calls".to_owned(), Value::Array(rests));
+        inner.insert("tool_calls", Node::Array(rests));
     }
     Some(calls)
 }
 
-fn action(map: &mut Map<String, Value>) -> Action {
+/// Moves a text out without a copy, where it is borrowed.
+fn take_str<'a>(map: &mut Object<'a>, key: &str) -> Option<Cow<'a, str>> {
+    if !map.get(key)?.is_string() {
+        return None;
+    }
+    match map.shift_remove(key) {
+        Some(Node::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
+fn action(map: &mut Object<'_>) -> Action {
     let mut call = take_object(map, "tool_call");
     let (name, arguments) = call.as_mut().map(take_call).unwrap_or_default();
-    let id = call.as_mut().and_then(|call| take_text(call, "id"));
-    let (call_id, id) = one_of(take_text(map, "tool_call_id"), id);
-    let (tool_name, name) = one_of(take_text(map, "tool_name"), name);
+    let id = call.as_mut().and_then(|call| take_str(call, "id"));
+    let name = name.map(Cow::Owned);
+    let (call_id, id) = one_of(take_str(map, "tool_call_id"), id);
+    let (tool_name, name) = one_of(take_str(map, "tool_name"), name);
     if let Some(mut call) = call {
         for (key, value) in [("id", id), ("name", name)] {
             if let Some(value) = value {
-                call.insert(key.to_owned(), Value::from(value));
+                call.insert(key, Node::String(value));
             }
         }
         if !call.is_empty() {
-            map.insert("tool_call".to_owned(), Value::Object(call));
+            map.insert("tool_call", Node::Object(call));
         }
     }
     Action {
-        call_id,
-        tool_name,
+        call_id: call_id.into_owned(),
+        tool_name: tool_name.into_owned(),
         arguments: arguments.unwrap_or_else(|| parsed_arguments(map.get("action"))),
         thought: take_content(map, "thought", part),
         reasoning: take_text(map, "reasoning_content"),
@@ -224,7 +247,7 @@ fn action(map: &mut Map<String, Value>) -> Action {
 }
 
 /// The outer text, or the inner where there is none; and the inner again where it differs from the outer.
-fn one_of(outer: Option<String>, inner: Option<String>) -> (String, Option<String>) {
+fn one_of<'a>(outer: Option<Cow<'a, str>>, inner: Option<Cow<'a, str>>) -> (Cow<'a, str>, Option<Cow<'a, str>>) {
     match (outer, inner) {
         (Some(outer), inner) => {
             let inner = inner.filter(|inner| *inner != outer);
@@ -235,18 +258,18 @@ fn one_of(outer: Option<String>, inner: Option<String>) -> (String, Option<Strin
 }
 
 /// The arguments as the SDK understood them, where what the model wrote is not stored.
-fn parsed_arguments(action: Option<&Value>) -> String {
+fn parsed_arguments(action: Option<&Node<'_>>) -> String {
     match action {
-        Some(Value::Object(fields)) => {
+        Some(Node::Object(fields)) => {
             let mut fields = fields.clone();
             fields.shift_remove("kind");
-            Value::Object(fields).to_string()
+            Node::Object(fields).to_string()
         }
         _ => String::new(),
     }
 }
 
-fn answer(map: &mut Map<String, Value>, text: String, outcome: Outcome) -> Observation {
+fn answer(map: &mut Object<'_>, text: String, outcome: Outcome) -> Observation {
     Observation {
         call_id: take_text(map, "tool_call_id").unwrap_or_default(),
         tool_name: take_text(map, "tool_name").unwrap_or_default(),
@@ -256,22 +279,22 @@ fn answer(map: &mut Map<String, Value>, text: String, outcome: Outcome) -> Obser
     }
 }
 
-fn observation(map: &mut Map<String, Value>) -> Observation {
+fn observation(map: &mut Object<'_>) -> Observation {
     let mut inner = take_object(map, "observation").unwrap_or_default();
     let failed = match (inner.get("is_error"), inner.get("error")) {
-        (Some(Value::Bool(failed)), _) | (_, Some(Value::Bool(failed))) => *failed,
-        (_, Some(Value::String(error))) => !error.is_empty(),
+        (Some(Node::Bool(failed)), _) | (_, Some(Node::Bool(failed))) => *failed,
+        (_, Some(Node::String(error))) => !error.is_empty(),
         // The TypeScript port has no flag beside the exit code of a shell.
         _ => {
-            inner.contains_key("stdout") && inner.get("exit_code").and_then(Value::as_i64).is_some_and(|code| code != 0)
+            inner.contains_key("stdout") && inner.get("exit_code").and_then(Node::as_i64).is_some_and(|code| code != 0)
         }
     };
     let content = match inner.get("content") {
-        Some(Value::Array(_)) => take_content(&mut inner, "content", part),
+        Some(Node::Array(_)) => take_content(&mut inner, "content", part),
         _ => texts_of_old_observation(&mut inner),
     };
     if !inner.is_empty() {
-        map.insert("observation".to_owned(), Value::Object(inner));
+        map.insert("observation", Node::Object(inner));
     }
     Observation {
         call_id: take_text(map, "tool_call_id").unwrap_or_default(),
@@ -284,35 +307,35 @@ fn observation(map: &mut Map<String, Value>) -> Observation {
 }
 
 /// The texts of an observation without content list; all of it as JSON text where no field is known.
-fn texts_of_old_observation(inner: &mut Map<String, Value>) -> Vec<ContentBlock> {
+fn texts_of_old_observation(inner: &mut Object<'_>) -> Vec<ContentBlock> {
     const TEXTS: [&str; 6] = ["content", "output", "stdout", "stderr", "message", "error"];
-    if !TEXTS.iter().any(|key| inner.get(*key).is_some_and(Value::is_string)) {
+    if !TEXTS.iter().any(|key| inner.get(*key).is_some_and(Node::is_string)) {
         if inner.keys().all(|key| key == "kind") {
             return Vec::new();
         }
-        return vec![ContentBlock::text(Value::Object(inner.clone()).to_string())];
+        return vec![ContentBlock::text(Node::Object(inner.clone()).to_string())];
     }
     let mut blocks = Vec::new();
     let mut fields = Vec::new();
     for key in TEXTS {
-        if inner.get(key).and_then(Value::as_str).is_some_and(|text| !text.is_empty()) {
+        if inner.get(key).and_then(Node::as_str).is_some_and(|text| !text.is_empty()) {
             blocks.extend(take_text(inner, key).map(ContentBlock::text));
-            fields.push(Value::from(key));
+            fields.push(Node::from(key));
         }
     }
-    inner.insert("content_from".to_owned(), Value::Array(fields));
+    inner.insert("content_from", Node::Array(fields));
     blocks
 }
 
-fn condensation(map: &mut Map<String, Value>) -> Condensation {
+fn condensation(map: &mut Object<'_>) -> Condensation {
     let ids = map
         .get("forgotten_event_ids")
-        .and_then(Value::as_array)
+        .and_then(Node::as_array)
         .and_then(|ids| ids.iter().map(|id| id.as_str().map(EventId::from)).collect::<Option<BTreeSet<_>>>());
     if ids.is_some() {
         map.shift_remove("forgotten_event_ids");
     }
-    let offset = map.get("summary_offset").and_then(Value::as_u64).and_then(|offset| usize::try_from(offset).ok());
+    let offset = map.get("summary_offset").and_then(Node::as_u64).and_then(|offset| usize::try_from(offset).ok());
     if offset.is_some() {
         map.shift_remove("summary_offset");
     }
@@ -328,18 +351,18 @@ fn condensation(map: &mut Map<String, Value>) -> Condensation {
 /// A content part as a block, and whether the block says everything that the part said.
 ///
 /// An absent `cache_prompt` means false; `enable_truncation` is thrown away by the SDK as well.
-pub(super) fn part(value: &Value) -> (ContentBlock, bool) {
-    let other = || (ContentBlock::Other { value: value.clone() }, true);
+pub(super) fn part(value: &Node<'_>) -> (ContentBlock, bool) {
+    let other = || (ContentBlock::Other { value: value.clone().into_value() }, true);
     let Some(map) = value.as_object() else {
         return match value.as_str() {
             Some(text) => (ContentBlock::text(text), false),
             None => other(),
         };
     };
-    let text = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);
-    let only = |keys: &[&str]| map.keys().all(|key| keys.contains(&key.as_str()));
-    let cache = map.get("cache_prompt").and_then(Value::as_bool).unwrap_or(false);
-    match map.get("type").and_then(Value::as_str) {
+    let text = |key: &str| map.get(key).and_then(Node::as_str).map(str::to_owned);
+    let only = |keys: &[&str]| map.keys().all(|key| keys.contains(&key));
+    let cache = map.get("cache_prompt").and_then(Node::as_bool).unwrap_or(false);
+    match map.get("type").and_then(Node::as_str) {
         Some("text") => match text("text") {
             Some(text) => {
                 (ContentBlock::Text { text, cache }, only(&["type", "text", "cache_prompt", "enable_truncation"]))
@@ -349,7 +372,7 @@ pub(super) fn part(value: &Value) -> (ContentBlock, bool) {
         Some("image") => {
             let urls = map
                 .get("image_urls")
-                .and_then(Value::as_array)
+                .and_then(Node::as_array)
                 .and_then(|urls| urls.iter().map(|url| url.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>());
             match urls {
                 Some(urls) => (ContentBlock::Image { urls, cache }, only(&["type", "image_urls", "cache_prompt"])),
@@ -397,27 +420,29 @@ enum Shape {
 }
 
 impl Shape {
-    fn fits(self, value: &Value) -> bool {
-        let all = |fits: fn(&Value) -> bool| value.as_array().is_some_and(|items| items.iter().all(fits));
-        let is_text_part = |value: &Value| {
-            value.get("type").is_none_or(|kind| kind == "text") && value.get("text").is_some_and(Value::is_string)
+    fn fits(self, value: &Node<'_>) -> bool {
+        let all = |fits: fn(&Node<'_>) -> bool| value.as_array().is_some_and(|items| items.iter().all(fits));
+        let is_integer = |value: &Node<'_>| value.as_i64().is_some() || value.as_u64().is_some();
+        let is_text_part = |value: &Node<'_>| {
+            value.get("type").is_none_or(|kind| kind.as_str() == Some("text"))
+                && value.get("text").is_some_and(Node::is_string)
         };
         match self {
             Self::Any => true,
             Self::Text => value.is_string(),
-            Self::Flag => value.is_boolean(),
-            Self::Integer => value.is_i64() || value.is_u64(),
-            Self::Count => value.is_u64(),
+            Self::Flag => value.as_bool().is_some(),
+            Self::Integer => is_integer(value),
+            Self::Count => value.as_u64().is_some(),
             Self::List => value.is_array(),
-            Self::Texts => all(Value::is_string),
-            Self::Integers => all(|value| value.is_i64() || value.is_u64()),
+            Self::Texts => all(|value| value.is_string()),
+            Self::Integers => all(is_integer),
             Self::Object => value.is_object(),
             Self::TextPart => is_text_part(value),
             Self::TextParts => value.as_array().is_some_and(|items| items.iter().all(is_text_part)),
             Self::Message => {
-                matches!(value.get("role").and_then(Value::as_str), Some("user" | "system" | "assistant" | "tool"))
+                matches!(value.get("role").and_then(Node::as_str), Some("user" | "system" | "assistant" | "tool"))
             }
-            Self::Call => ["id", "name", "arguments"].iter().all(|key| value.get(key).is_some_and(Value::is_string)),
+            Self::Call => ["id", "name", "arguments"].iter().all(|key| value.get(key).is_some_and(Node::is_string)),
             Self::Source => matches!(value.as_str(), Some("agent" | "user" | "environment" | "hook")),
         }
     }
@@ -461,10 +486,10 @@ struct Class {
 }
 
 impl Class {
-    fn check(&self, map: &Map<String, Value>) -> Result<(), LoadError> {
+    fn check(&self, map: &Object<'_>) -> Result<(), LoadError> {
         let source = ("source", Shape::Source, if self.source.is_some() { Need::Default } else { Need::Required });
         let all = || [source].into_iter().chain(COMMON.iter().copied()).chain(self.fields.iter().copied());
-        if map.get("id").is_some_and(|id| id == ROOT) {
+        if map.get("id").is_some_and(|id| id.as_str() == Some(ROOT)) {
             return Err(LoadError::ReservedId);
         }
         for (field, shape, need) in all() {
@@ -473,15 +498,15 @@ impl Class {
                     return Err(LoadError::Missing { kind: self.name.to_owned(), field });
                 }
                 None => {}
-                Some(Value::Null) if need == Need::Nullable => {}
+                Some(Node::Null) if need == Need::Nullable => {}
                 Some(value) if shape.fits(value) => {}
                 Some(_) => {
                     return Err(LoadError::Shape { kind: self.name.to_owned(), field, expected: shape.name() });
                 }
             }
         }
-        match map.keys().find(|key| all().all(|(field, ..)| field != key.as_str())) {
-            Some(field) => Err(LoadError::Unexpected { kind: self.name.to_owned(), field: field.clone() }),
+        match map.keys().find(|key| all().all(|(field, ..)| field != *key)) {
+            Some(field) => Err(LoadError::Unexpected { kind: self.name.to_owned(), field: field.to_owned() }),
             None => Ok(()),
         }
     }

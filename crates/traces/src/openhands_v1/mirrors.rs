@@ -6,6 +6,8 @@ use condenser::event::{ContentBlock, Event, EventKind};
 use serde_json::Value;
 
 use super::event;
+use crate::node::Node;
+use crate::reader::Place;
 
 /// Messages that repeat actions and observations.
 ///
@@ -14,9 +16,9 @@ use super::event;
 /// model was shown.
 #[derive(Default)]
 pub(super) struct Mirrors {
-    copies: HashSet<usize>,
-    thoughts: HashMap<usize, Vec<ContentBlock>>,
-    answers: HashMap<usize, Vec<ContentBlock>>,
+    copies: HashSet<Place>,
+    thoughts: HashMap<Place, Vec<ContentBlock>>,
+    answers: HashMap<Place, Vec<ContentBlock>>,
 }
 
 /// What a stored value is in such a pair.
@@ -31,83 +33,82 @@ pub(super) enum Mirror {
     Answer(Vec<ContentBlock>),
 }
 
-impl Mirrors {
-    pub(super) fn find<'v>(values: &'v [(String, Value)]) -> Self {
-        // The SDK itself writes neither.
-        let repeats = |value: &Value| {
-            value.get("llm_message").is_some_and(|message| {
-                message["role"] == "tool" || message.get("tool_calls").is_some_and(Value::is_array)
-            })
-        };
-        if !values.iter().any(|(_, value)| repeats(value)) {
-            return Self::default();
+/// What is gathered on the way to [`Mirrors`].
+#[derive(Default)]
+pub(super) struct Gathered {
+    /// The first action with each call id, and the last answer.
+    actions: HashMap<String, Place>,
+    answers: HashMap<String, Place>,
+    /// Assistant messages, with the ids of their calls.
+    messages: Vec<(Place, Vec<String>, Vec<ContentBlock>)>,
+    /// Messages of role tool, with the call they name.
+    results: Vec<(Place, String, Vec<ContentBlock>)>,
+}
+
+impl Gathered {
+    pub(super) fn add(&mut self, at: Place, value: &Node<'_>) {
+        let text = |value: &Node<'_>, key: &str| value.get(key).and_then(Node::as_str).map(str::to_owned);
+        let kind = value.get("kind").and_then(Node::as_str);
+        match (kind, text(value, "tool_call_id")) {
+            (Some("ActionEvent"), Some(call_id)) => {
+                self.actions.entry(call_id).or_insert(at);
+            }
+            (Some("ObservationEvent" | "AgentErrorEvent" | "UserRejectObservation"), Some(call_id)) => {
+                self.answers.insert(call_id, at);
+            }
+            _ => {}
         }
-        let text = |value: &'v Value, key: &str| value.get(key).and_then(Value::as_str);
-        let mut actions: HashMap<&str, usize> = HashMap::new();
-        let mut answers: HashMap<&str, usize> = HashMap::new();
-        for (at, (_, value)) in values.iter().enumerate() {
-            let Some(call_id) = text(value, "tool_call_id") else { continue };
-            match value.get("kind").and_then(Value::as_str) {
-                Some("ActionEvent") => {
-                    actions.entry(call_id).or_insert(at);
-                }
-                Some("ObservationEvent" | "AgentErrorEvent" | "UserRejectObservation") => {
-                    answers.insert(call_id, at);
-                }
-                _ => {}
+        let Some(message) = value.get("llm_message").filter(|_| kind == Some("MessageEvent")) else { return };
+        let content = || match message.get("content") {
+            Some(Node::Array(parts)) => parts.iter().map(|part| event::part(part).0).collect(),
+            Some(Node::String(text)) if !text.is_empty() => vec![ContentBlock::text(text.as_ref())],
+            _ => Vec::new(),
+        };
+        match message.get("role").and_then(Node::as_str) {
+            Some("assistant") => {
+                let calls = message.get("tool_calls").and_then(Node::as_array);
+                let ids: Option<Vec<String>> =
+                    calls.and_then(|calls| calls.iter().map(|call| text(call, "id")).collect());
+                self.messages.extend(ids.filter(|ids| !ids.is_empty()).map(|ids| (at, ids, content())));
+            }
+            Some("tool") => self.results.extend(text(message, "tool_call_id").map(|id| (at, id, content()))),
+            _ => {}
+        }
+    }
+
+    pub(super) fn mirrors(self) -> Mirrors {
+        let mut mirrors = Mirrors::default();
+        for (at, ids, thought) in self.messages {
+            let calls: Option<Vec<Place>> = ids.iter().map(|id| self.actions.get(id).copied()).collect();
+            let Some(first) = calls.and_then(|calls| calls.into_iter().min()) else { continue };
+            mirrors.copies.insert(at);
+            if thought.iter().any(|block| block.as_text().is_none_or(|text| !text.trim().is_empty())) {
+                mirrors.thoughts.insert(first, thought);
             }
         }
-        let mut mirrors = Self::default();
-        for (at, (_, value)) in values.iter().enumerate() {
-            let Some(message) =
-                value.get("llm_message").filter(|_| value.get("kind").is_some_and(|kind| kind == "MessageEvent"))
-            else {
-                continue;
-            };
-            let content = || match message.get("content") {
-                Some(Value::Array(parts)) => parts.iter().map(|part| event::part(part).0).collect(),
-                Some(Value::String(text)) if !text.is_empty() => vec![ContentBlock::text(text.as_str())],
-                _ => Vec::new(),
-            };
-            match message.get("role").and_then(Value::as_str) {
-                Some("assistant") => {
-                    let calls: Option<Vec<usize>> =
-                        message.get("tool_calls").and_then(Value::as_array).and_then(|calls| {
-                            calls.iter().map(|call| actions.get(call.get("id")?.as_str()?).copied()).collect()
-                        });
-                    if let Some(first) = calls.and_then(|calls| calls.into_iter().min()) {
-                        mirrors.copies.insert(at);
-                        let thought: Vec<ContentBlock> = content();
-                        if thought.iter().any(|block| block.as_text().is_none_or(|text| !text.trim().is_empty())) {
-                            mirrors.thoughts.insert(first, thought);
-                        }
-                    }
-                }
-                Some("tool") => {
-                    let answer = text(message, "tool_call_id").and_then(|id| answers.get(id).copied());
-                    if let Some(answer) = answer.filter(|answer| *answer < at) {
-                        mirrors.copies.insert(at);
-                        mirrors.answers.insert(answer, content());
-                    }
-                }
-                _ => {}
+        for (at, id, content) in self.results {
+            if let Some(answer) = self.answers.get(&id).copied().filter(|answer| *answer < at) {
+                mirrors.copies.insert(at);
+                mirrors.answers.insert(answer, content);
             }
         }
         mirrors
     }
+}
 
-    pub(super) fn role(&self, at: usize, value: &Value) -> Mirror {
+impl Mirrors {
+    pub(super) fn role(&mut self, at: Place, value: &Node<'_>) -> Mirror {
         if self.copies.contains(&at) {
             return Mirror::Copy;
         }
-        if let Some(thought) = self.thoughts.get(&at) {
-            return Mirror::Thought(thought.clone());
+        if let Some(thought) = self.thoughts.remove(&at) {
+            return Mirror::Thought(thought);
         }
         // An observation with a content list says itself what the model was shown.
         let has_content =
-            value.get("observation").is_none_or(|stored| stored.get("content").is_some_and(Value::is_array));
-        match self.answers.get(&at) {
-            Some(content) if !has_content => Mirror::Answer(content.clone()),
+            value.get("observation").is_none_or(|stored| stored.get("content").is_some_and(Node::is_array));
+        match self.answers.remove(&at) {
+            Some(content) if !has_content => Mirror::Answer(content),
             _ => Mirror::None,
         }
     }

@@ -127,7 +127,7 @@ fn a_missing_parent_is_bridged_and_a_circle_is_cut() {
     let trace = session(&[user("a", "gone", json!("1")), user("b", "lost", json!("2")), user("c", "b", json!("3"))]);
     assert_eq!(shown(&trace), ["a", "b", "c"]);
     let bridged =
-        "line 2: parents that are not in the file, bridged by the record before: 2 in the file, the first here";
+        "line 1: parents that are not in the file, bridged by the record before: 2 in the file, the first here";
     assert_eq!(diagnostics(&trace), [bridged]);
     let trace = session(&[user("a", "b", json!("1")), user("b", "a", json!("2"))]);
     assert_eq!(shown(&trace), ["a", "b"]);

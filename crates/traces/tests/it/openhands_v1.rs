@@ -318,8 +318,8 @@ fn events_of_other_branches_are_left_out_and_counted() {
 fn a_missing_parent_is_bridged_by_file_order() {
     let trace = read_one(lines(&[user("a", "a"), child("b", "gone"), child("c", "d"), child("d", "c")]));
     assert_eq!(outline(&trace), ["a message", "b message", "c message", "d message"]);
-    let bridged = "the parent is no earlier event of the file; the event before takes its place";
-    assert_eq!(diagnostics(&trace), [format!("line 2: {bridged}"), format!("line 3: {bridged}")]);
+    let bridged = "parents that are no earlier event of the file, bridged by the event before";
+    assert_eq!(diagnostics(&trace), [format!("line 2: {bridged}: 2 in the file, the first here")]);
 }
 
 #[test]

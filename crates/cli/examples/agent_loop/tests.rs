@@ -1,12 +1,11 @@
 //! The agent loop of `docs/EMBEDDING.md` as it stands there, run against scripted models.
-#![expect(clippy::panic, reason = "a failed test panics")]
-
-include!("../examples/agent_loop.rs");
 
 use condenser::{BudgetSettings, request::openai::validate_openai_chat};
 
-const SOURCE: &str = include_str!("../examples/agent_loop.rs");
-const GUIDE: &str = include_str!("../../../docs/EMBEDDING.md");
+use super::*;
+
+const SOURCE: &str = include_str!("main.rs");
+const GUIDE: &str = include_str!("../../../../docs/EMBEDDING.md");
 
 #[test]
 fn the_guide_shows_the_loop_that_is_tested_here() {

@@ -1,6 +1,9 @@
-// An agent loop that keeps its history in a log, condenses it, and survives a request that is too long.
-//
-//     cargo run -p condenser-cli --example agent_loop
+//! An agent loop that keeps its history in a log, condenses it, and survives a request that is too long.
+//!
+//!     cargo run -p condenser-cli --example agent_loop
+
+#[cfg(test)]
+mod tests;
 
 use std::error::Error;
 
@@ -128,14 +131,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut agent = Agent::open(&log, session, policy, budgets.resolve(None))?;
     agent.append(Source::User, EventKind::Message(Message::text(Role::User, "Count to forty.")))?;
     let mut n = 0;
-    let mut model = |_: &Value| {
+    // A provider that takes less than its window is said to hold.
+    let mut model = |request: &Value| {
+        if request.to_string().len() > 6000 {
+            return Reply::TooLong(None);
+        }
         n += 1;
-        let call = Action {
-            call_id: format!("c{n}"),
-            tool_name: "count".into(),
-            arguments: format!("{{\"n\": {n}}}"),
-            ..Action::default()
-        };
+        let (call_id, arguments) = (format!("c{n}"), format!("{{\"n\": {n}}}"));
+        let call = Action { call_id, tool_name: "count".into(), arguments, ..Action::default() };
         if n > 40 { Reply::Say("Forty.".into()) } else { Reply::Call(call) }
     };
     let mut tool = |action: &Action| format!("counted {} ", action.arguments).repeat(20);
