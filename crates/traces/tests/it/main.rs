@@ -13,3 +13,4 @@ mod openhands_v1;
 mod pi;
 mod recorded;
 mod swe_agent;
+mod writing;
