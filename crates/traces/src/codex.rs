@@ -20,22 +20,32 @@ use std::collections::HashSet;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-use condenser::event::{EventKind, Message, Role, Source, SystemPrompt};
+use condenser::event::{EventId, EventKind, Message, Role, Source, SystemPrompt};
 use serde_json::{Map, Value};
 
 use crate::blocks::block;
 use crate::builder::{Builder, Count};
 use crate::fields::{take_content, take_list, take_text};
-use crate::json::Record;
+use crate::json::{Found, Record};
+use crate::node::Node;
+use crate::reader::{Out, Records, Stream, read_values};
 use crate::responses::{Items, usage};
 use crate::{Document, Format, Link, ReadError, Trace};
 
 /// The format.
-pub(crate) const FORMAT: Format =
-    Format { name: "codex", description: "Codex rollouts: ~/.codex/sessions/**/rollout-*.jsonl", sniff, read };
+pub(crate) const FORMAT: Format = Format {
+    name: NAME,
+    description: "Codex rollouts: ~/.codex/sessions/**/rollout-*.jsonl",
+    sniff,
+    read: |document| read_values(document, NAME, open),
+};
+
+const NAME: &str = "codex";
 
 /// So many records are looked at.
 const SNIFFED: usize = 50;
+/// So many events wait for what their response cost. It comes within a few records, or not at all.
+const MAX_WAITING: usize = 200;
 
 fn sniff(document: &Document) -> bool {
     let records = document.records();
@@ -59,16 +69,53 @@ fn is_old(records: &[Record]) -> bool {
     has("id") && has("timestamp") && has("instructions") && !has("type") && rest.iter().take(SNIFFED).any(is_item)
 }
 
-fn read(mut document: Document) -> Result<Vec<Trace>, ReadError> {
-    if !sniff(&document) {
-        return Err(document.unfit(FORMAT.name, "no record has the `type` and `payload` of a rollout"));
+/// Begins to read a rollout.
+pub(crate) fn open(records: &Records<'_>, head: &Document, out: &mut Out) -> Result<Box<dyn Stream>, ReadError> {
+    if !sniff(head) {
+        return Err(head.unfit(NAME, "no record has the `type` and `payload` of a rollout"));
     }
-    let records = document.take_records();
-    let n_records = records.len();
-    let builder = Builder::new(std::mem::take(&mut document.diagnostics));
-    let mut session = Session::new(builder, &records[..records.len().min(SNIFFED)]);
-    records.into_iter().for_each(|record| session.push(record));
-    Ok(vec![session.finish(document.name(), n_records)])
+    let mut meta = None;
+    let (mut has_item, mut has_mirror) = (false, false);
+    records.each(Some(&["type", "payload", "id", "instructions"]), |found| {
+        let text = |node: Option<&Node<'_>>| node.and_then(Node::as_str).map(str::to_owned);
+        let kind = text(found.node.get("type")).unwrap_or_default();
+        let payload = found.node.get("payload").and_then(|payload| text(payload.get("type")));
+        match (kind.as_str(), payload.as_deref()) {
+            ("session_meta", _) => {
+                meta.get_or_insert_with(|| {
+                    found.node.get("payload").cloned().map(Node::into_value).unwrap_or_default()
+                });
+            }
+            ("", None) if found.node.get("instructions").is_some() => {
+                meta.get_or_insert_with(|| found.node.clone().into_value());
+            }
+            ("response_item", Some("message")) => has_item = true,
+            ("event_msg", Some("user_message")) => has_mirror = true,
+            _ => {}
+        }
+    })?;
+    let meta = meta.unwrap_or_default();
+    let text = |pointers: &[&str]| {
+        let mut found = pointers.iter().filter_map(|pointer| meta.pointer(pointer)?.as_str());
+        found.find(|text| !text.is_empty()).map(str::to_owned)
+    };
+    let parents = ["/parent_thread_id", "/source/subagent/thread_spawn/parent_thread_id", "/forked_from_id"];
+    let parent = text(&parents).map(|to| Link { to, call_id: None });
+    let trace = Builder::new(Vec::new()).finish(head.name(), NAME, 0);
+    out.begin(Trace { session: text(&["/id", "/session_id"]), parent, ..trace });
+    Ok(Box::new(Session {
+        builder: Builder::new(Vec::new()),
+        items: Items::default(),
+        only_mirror: has_mirror && !has_item,
+        has_meta: false,
+        own_from: meta.get("subagent_history_start_ordinal").and_then(Value::as_u64),
+        model: None,
+        said: Vec::new(),
+        last_count: None,
+        total: None,
+        uneven: Count::default(),
+        foreign_shapes: Count::default(),
+    }))
 }
 
 struct Session {
@@ -77,50 +124,51 @@ struct Session {
     /// Whether what the interface was told is all there is.
     only_mirror: bool,
     has_meta: bool,
-    id: Option<String>,
-    parent: Option<Link>,
     /// Records before this ordinal are a copy of the parent's: paid for there.
     own_from: Option<u64>,
     model: Option<String>,
-    /// Messages in view, by what they say, with their records.
-    said: Vec<(u64, String)>,
+    /// Messages in view.
+    said: Vec<Said>,
     last_count: Option<Value>,
     total: Option<u64>,
     uneven: Count,
     foreign_shapes: Count,
 }
 
-impl Session {
-    /// A session whose first records are `head`.
-    fn new(builder: Builder, head: &[Record]) -> Self {
-        let payload = |record: &Record, key: &str| {
-            record.value.get("payload").and_then(|payload| payload.get(key)?.as_str()).map(str::to_owned)
-        };
-        let is = |record: &Record, kind: &str| record.value.get("type").and_then(Value::as_str) == Some(kind);
-        let has_item = head
-            .iter()
-            .any(|record| is(record, "response_item") && payload(record, "type").as_deref() == Some("message"));
-        let has_mirror = head
-            .iter()
-            .any(|record| is(record, "event_msg") && payload(record, "type").as_deref() == Some("user_message"));
-        Self {
-            builder,
-            items: Items::default(),
-            only_mirror: has_mirror && !has_item,
-            has_meta: false,
-            id: None,
-            parent: None,
-            own_from: None,
-            model: None,
-            said: Vec::new(),
-            last_count: None,
-            total: None,
-            uneven: Count::default(),
-            foreign_shapes: Count::default(),
+/// A message in view.
+struct Said {
+    /// What it says, as a number.
+    key: u64,
+    record: EventId,
+    /// Whether the user wrote it.
+    is_user: bool,
+}
+
+impl Stream for Session {
+    fn push(&mut self, found: Found<'_>, out: &mut Out) {
+        self.add(found.line, found.node.into_value());
+        if self.builder.events().len() > MAX_WAITING {
+            self.items.close(&mut self.builder);
+        }
+        if !self.items.is_open() {
+            self.builder.drain(out);
         }
     }
 
-    fn push(&mut self, Record { line, value }: Record) {
+    fn finish(&mut self, out: &mut Out) {
+        self.items.flush(&mut self.builder);
+        let odd = [
+            std::mem::take(&mut self.uneven)
+                .report("running totals that do not grow by the figures of their response; these count"),
+            std::mem::take(&mut self.foreign_shapes).report("lines that are no objects, kept as unknown"),
+        ];
+        self.builder.note(odd.into_iter().flatten());
+        self.builder.close(out);
+    }
+}
+
+impl Session {
+    fn add(&mut self, line: u64, value: Value) {
         let place = format!("line {line}");
         let Value::Object(mut record) = value else {
             self.foreign_shapes.add(|| place.clone());
@@ -167,17 +215,6 @@ impl Session {
         }
     }
 
-    fn finish(mut self, name: String, records: usize) -> Trace {
-        self.items.flush(&mut self.builder);
-        let odd = [
-            self.uneven.report("running totals that do not grow by the figures of their response; these count"),
-            self.foreign_shapes.report("lines that are no objects, kept as unknown"),
-        ];
-        self.builder.note(odd.into_iter().flatten());
-        let trace = self.builder.finish(name, FORMAT.name, records);
-        Trace { session: self.id, parent: self.parent, ..trace }
-    }
-
     /// Adds a record that no model saw. It does not end a response.
     fn note_unknown(&mut self, line: u64, kind: &str, record: Value, timestamp: Option<String>) {
         self.builder.begin(&format!("line-{line}"), format!("line {line}"), timestamp);
@@ -194,14 +231,6 @@ impl Session {
             Some(meta) => meta,
             None => &mut record,
         };
-        let text =
-            |value: Option<&Value>| value.and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
-        self.id = text(meta.get("id")).or_else(|| text(meta.get("session_id")));
-        let spawned = meta.get("source").and_then(|source| source.pointer("/subagent/thread_spawn/parent_thread_id"));
-        let parent =
-            text(meta.get("parent_thread_id")).or_else(|| text(spawned)).or_else(|| text(meta.get("forked_from_id")));
-        self.parent = parent.map(|to| Link { to, call_id: None });
-        self.own_from = meta.get("subagent_history_start_ordinal").and_then(Value::as_u64);
         match meta.get_mut("base_instructions") {
             Some(Value::Object(instructions)) => prompt.content = take_content(instructions, "text", block),
             Some(Value::String(_)) => prompt.content = take_content(meta, "base_instructions", block),
@@ -214,6 +243,7 @@ impl Session {
             self.builder.add_unknown(Source::Environment, "session_meta", Value::Object(record));
             return;
         }
+        self.items.has_shown = true;
         self.builder.add(Source::Agent, EventKind::SystemPrompt(prompt)).foreign = record;
     }
 
@@ -226,8 +256,9 @@ impl Session {
     fn push_item(&mut self, id: String, place: String, item: Value, timestamp: Option<String>) {
         let key = key_of(&item);
         self.items.push(&mut self.builder, id, place, timestamp, item);
-        if let Some(key) = key {
-            self.said.push((key, self.builder.record().as_str().to_owned()));
+        if let (Some(key), Some(event)) = (key, self.builder.events().last()) {
+            let is_user = event.source == Source::User;
+            self.said.push(Said { key, record: self.builder.record().clone(), is_user });
         }
     }
 
@@ -263,14 +294,8 @@ impl Session {
         let said = std::mem::take(&mut self.said);
         let Some(replacement) = replacement else {
             // What the user said stays, and the message is the summary.
-            let events = self.builder.events();
-            let users: HashSet<&str> = events
-                .iter()
-                .filter(|event| event.source == Source::User && matches!(event.kind, EventKind::Message(_)))
-                .filter_map(|event| Some(event.origin.as_ref()?.record.as_str()))
-                .collect();
-            self.said = said.iter().filter(|(_, record)| users.contains(record.as_str())).cloned().collect();
-            let kept: HashSet<String> = self.said.iter().map(|(_, record)| record.clone()).collect();
+            self.said = said.into_iter().filter(|said| said.is_user).collect();
+            let kept: HashSet<String> = self.said.iter().map(|said| said.record.as_str().to_owned()).collect();
             let summary = message.filter(|message| !message.is_empty());
             self.builder.add_compaction_at_end(summary, true, |record| kept.contains(record)).foreign = record;
             return;
@@ -280,9 +305,9 @@ impl Session {
         let mut kept = HashSet::new();
         let mut new = replacement.into_iter().peekable();
         while let Some(key) = new.peek().map(key_of) {
-            let Some((key, record)) = key.and_then(|key| before.by_ref().find(|(said, _)| *said == key)) else { break };
-            kept.insert(record.clone());
-            self.said.push((key, record));
+            let Some(said) = key.and_then(|key| before.by_ref().find(|said| said.key == key)) else { break };
+            kept.insert(said.record.as_str().to_owned());
+            self.said.push(said);
             new.next();
         }
         let mut new: Vec<Value> = new.collect();

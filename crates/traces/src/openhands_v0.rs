@@ -30,16 +30,20 @@ use serde_json::{Map, Value};
 use crate::blocks::block;
 use crate::builder::Builder;
 use crate::fields::{self, take_content, take_list, take_text};
+use crate::json::Found;
 use crate::openhands_v1::{attach_usage, lead};
+use crate::reader::{Out, Records, Stream, read_values};
 use crate::{Diagnostic, Document, Format, Link, ReadError, Trace};
 
 /// The format.
 pub(crate) const FORMAT: Format = Format {
-    name: "openhands-v0",
+    name: NAME,
     description: "OpenHands trajectories before the SDK, and evaluation output.jsonl of that time",
     sniff,
     read,
 };
+
+const NAME: &str = "openhands-v0";
 
 /// So many members of a list are looked at.
 const SNIFFED: usize = 50;
@@ -80,39 +84,50 @@ fn is_pair(value: &Value) -> bool {
 }
 
 fn read(mut document: Document) -> Result<Vec<Trace>, ReadError> {
-    let mut diagnostics = std::mem::take(&mut document.diagnostics);
     let records = document.records();
-    let has_rows = records.iter().any(|record| record.value.get("history").is_some_and(Value::is_array));
-    if !has_rows && !matches!(document.single(), Some(Value::Array(items)) if items.iter().any(is_event)) {
-        return Err(document.unfit(FORMAT.name, "neither a list of actions and observations nor rows with a `history`"));
+    if records.iter().any(|record| record.value.get("history").is_some_and(Value::is_array)) {
+        return read_values(document, NAME, open);
     }
-    let records = document.take_records();
-    if !has_rows {
-        let items = records.into_iter().flat_map(|record| match record.value {
-            Value::Array(items) => items,
-            _ => Vec::new(),
-        });
-        let items: Vec<Item> = items.enumerate().map(|(at, value)| Item::new(format!("[{at}]"), value)).collect();
-        let n_records = items.len();
-        return Ok(traces(items, document.name(), n_records, diagnostics));
+    if !matches!(document.single(), Some(Value::Array(items)) if items.iter().any(is_event)) {
+        return Err(document.unfit(NAME, "neither a list of actions and observations nor rows with a `history`"));
     }
-    let n_records = records.len();
-    let mut all: Vec<Trace> = Vec::new();
-    for (row, record) in records.into_iter().enumerate() {
-        let place = format!("line {}", record.line);
-        let history = match record.value {
+    let diagnostics = std::mem::take(&mut document.diagnostics);
+    let items = document.take_records().into_iter().flat_map(|record| match record.value {
+        Value::Array(items) => items,
+        _ => Vec::new(),
+    });
+    let items: Vec<Item> = items.enumerate().map(|(at, value)| Item::new(format!("[{at}]"), value)).collect();
+    let n_records = items.len();
+    Ok(traces(items, document.name(), n_records, diagnostics))
+}
+
+/// Begins to read rows.
+pub(crate) fn open(_: &Records<'_>, head: &Document, _: &mut Out) -> Result<Box<dyn Stream>, ReadError> {
+    if !head.records().iter().any(|record| record.value.get("history").is_some_and(Value::is_array)) {
+        return Err(head.unfit(NAME, "no row has a `history`"));
+    }
+    Ok(Box::new(Rows { path: head.name(), row: 0 }))
+}
+
+/// Rows of an evaluation, each a trace, and one for each delegate.
+struct Rows {
+    path: String,
+    row: usize,
+}
+
+impl Stream for Rows {
+    fn push(&mut self, found: Found<'_>, out: &mut Out) {
+        let row = self.row;
+        self.row += 1;
+        let history = match found.node.into_value() {
             Value::Object(mut map) => take_list(&mut map, "history").map(|history| (map, history)),
             _ => None,
         };
         let Some((mut map, history)) = history else {
-            diagnostics.push(Diagnostic::new(place, "a row without `history`; left out"));
-            continue;
+            out.note_file(Diagnostic::new(format!("line {}", found.line), "a row without `history`; left out"));
+            return;
         };
-        let task = ["instance_id", "id", "task_id"].iter().find_map(|key| match map.get(*key)? {
-            Value::String(id) => Some(id.clone()),
-            Value::Number(id) => Some(id.to_string()),
-            _ => None,
-        });
+        let task = ["instance_id", "id", "task_id"].iter().find_map(|key| id_text(map.get(*key)));
         let items = history.into_iter().enumerate().flat_map(|(at, value)| {
             let place = format!("row {row} history[{at}]");
             match value {
@@ -120,8 +135,7 @@ fn read(mut document: Document) -> Result<Vec<Trace>, ReadError> {
                 value => vec![Item::new(place, value)],
             }
         });
-        let name = document.row_name(row);
-        let mut found = traces(items.collect(), name, n_records, std::mem::take(&mut diagnostics));
+        let mut found = traces(items.collect(), format!("{}#{row}", self.path), 0, Vec::new());
         if let Some(first) = found.first_mut() {
             if let Some(metrics) = map.get("metrics") {
                 attach_usage(&mut first.events, std::iter::once(metrics));
@@ -129,14 +143,13 @@ fn read(mut document: Document) -> Result<Vec<Trace>, ReadError> {
             let lead = lead(&mut map, &first.events);
             first.events.splice(0..0, lead);
         }
-        found.iter_mut().for_each(|trace| trace.task.clone_from(&task));
-        all.extend(found);
+        for mut trace in found {
+            trace.task.clone_from(&task);
+            out.trace(trace);
+        }
     }
-    match all.first_mut() {
-        Some(first) => first.diagnostics.append(&mut diagnostics),
-        None => return Err(document.unfit(FORMAT.name, "no row has a `history`")),
-    }
-    Ok(all)
+
+    fn finish(&mut self, _: &mut Out) {}
 }
 
 /// One action or observation, and where it stands.
@@ -194,7 +207,7 @@ fn traces(items: Vec<Item>, name: String, records: usize, diagnostics: Vec<Diagn
     }
     let mut reader = Reader::new(diagnostics);
     own.into_iter().for_each(|item| reader.add(item));
-    let mut all = vec![reader.builder.finish(name.clone(), FORMAT.name, records)];
+    let mut all = vec![reader.builder.finish(name.clone(), NAME, records)];
     for (number, (call_id, work)) in delegated.into_iter().enumerate().filter(|(_, (_, work))| !work.is_empty()) {
         let mut found = traces(work, format!("{name}.delegate-{number}"), records, Vec::new());
         if let Some(first) = found.first_mut() {

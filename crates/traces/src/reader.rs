@@ -10,7 +10,8 @@ use crate::input::{Bytes, Input};
 use crate::json::{Found, Lines, Record};
 use crate::node::Node;
 use crate::{
-    Content, Diagnostic, Document, FORMATS, Format, ReadError, Trace, claude_code, openai_chat, openhands_v1, pi,
+    Content, Diagnostic, Document, FORMATS, Format, ReadError, Trace, claude_code, codex, openai_chat, openhands_v0,
+    openhands_v1, pi,
 };
 
 /// What a [`Reader`] comes upon, in the order of the file.
@@ -244,8 +245,10 @@ pub(crate) type Open = fn(&Records<'_>, &Document, &mut Out) -> Result<Box<dyn S
 
 /// How a format's JSON lines are read one by one; `None` where they have to be read together.
 fn stream(format: &Format) -> Option<Open> {
-    let streams: [(&str, Open); 4] = [
+    let streams: [(&str, Open); 6] = [
         (openhands_v1::FORMAT.name, openhands_v1::open),
+        (openhands_v0::FORMAT.name, openhands_v0::open),
+        (codex::FORMAT.name, codex::open),
         (pi::FORMAT.name, pi::open),
         (claude_code::FORMAT.name, claude_code::open),
         (openai_chat::FORMAT.name, openai_chat::open),

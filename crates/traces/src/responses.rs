@@ -136,7 +136,8 @@ fn read(mut document: Document) -> Result<Vec<Trace>, ReadError> {
         builder.note([Diagnostic::new("file", "the newest item stands first; read from the end")]);
         items.reverse();
     }
-    let mut reader = Items::default();
+    let has_shown = builder.events().iter().any(|event| event.kind.is_shown());
+    let mut reader = Items { has_shown, ..Items::default() };
     for (at, (place, item)) in items.into_iter().enumerate() {
         let id = item.get("id").and_then(Value::as_str).filter(|id| !id.is_empty());
         let id = id.map_or_else(|| format!("item-{at}"), str::to_owned);
@@ -274,7 +275,8 @@ pub(crate) struct Items {
     response: Option<String>,
     /// The first event of the newest response that nothing was paid for yet.
     unpaid: Option<usize>,
-    has_system: bool,
+    /// Whether there was anything that a model sees: a later instruction is no system prompt.
+    pub(crate) has_shown: bool,
     /// Record ids of calls, by call id.
     calls: HashMap<String, String>,
     /// Whether the items are what a compaction left: one that is encrypted is then part of that.
@@ -316,6 +318,7 @@ impl Items {
             self.response = Some(named.unwrap_or_else(|| format!("response-{id}")));
             self.unpaid = None;
         }
+        self.has_shown = true;
         let response = self.response.clone().unwrap_or_default();
         if matches!(part, Part::Call | Part::Ran) {
             return self.push_call(builder, part, id, place, timestamp, item);
@@ -363,6 +366,17 @@ impl Items {
             answer.add_to(builder, None, rest);
         }
         self.unpaid.get_or_insert(at);
+    }
+
+    /// Whether an event may still change: its response is not complete, or not paid for.
+    pub(crate) fn is_open(&self) -> bool {
+        self.waiting.is_some() || self.unpaid.is_some()
+    }
+
+    /// Gives up waiting for what the newest response cost.
+    pub(crate) fn close(&mut self, builder: &mut Builder) {
+        self.flush(builder);
+        self.unpaid = None;
     }
 
     /// Says what the newest response cost. False where no response waits for it.
@@ -454,7 +468,7 @@ impl Items {
         };
         builder.begin(&id, place, timestamp);
         match part {
-            Part::System if !self.has_system && builder.events().iter().all(|event| !event.kind.is_shown()) => {
+            Part::System if !self.has_shown => {
                 let content = take_message(&mut item);
                 let prompt = SystemPrompt { content, ..SystemPrompt::default() };
                 builder.add(Source::Environment, EventKind::SystemPrompt(prompt)).foreign = item;
@@ -494,7 +508,7 @@ impl Items {
                 builder.add_unknown(Source::Environment, &kind, Value::Object(item));
             }
         }
-        self.has_system |= part == Part::System;
+        self.has_shown |= part != Part::Other;
     }
 }
 

@@ -2,15 +2,29 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "these are tests")]
 
+mod anthropic;
+mod atif;
 mod claude_code;
+mod cline;
+mod codex;
 mod common;
 mod conformance;
 mod damage;
 mod decoding;
 mod finding;
+mod gemini;
+mod inspect;
+mod langchain;
+mod mini_swe_agent;
 mod openai_chat;
+mod opencode;
+mod openhands_v0;
 mod openhands_v1;
+mod otel;
 mod pi;
 mod recorded;
+mod stored;
+mod responses;
+mod script;
 mod swe_agent;
 mod writing;
