@@ -35,7 +35,8 @@ fn secrets_addresses_and_names_give_way_to_the_same_placeholder_everywhere() {
 #[test]
 fn what_has_no_such_shape_stays() {
     let text = "git@github.com is no secret, nor is sk-learn, password: or https://example.com/a?b=c";
-    let mut trace = read_one(json!([{"role": "user", "content": text}, {"role": "assistant", "content": "ok"}]).to_string());
+    let mut trace =
+        read_one(json!([{"role": "user", "content": text}, {"role": "assistant", "content": "ok"}]).to_string());
     let before = trace.events.clone();
     redact(&mut trace);
     assert_eq!(trace.events[1], before[1]);
