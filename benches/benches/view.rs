@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use condenser::{Event, Header, Names, Rules, View};
 use condenser_benches::{Shape, openhands_events};
-use condenser_traces::openhands_v1::{Mode, parse_event};
+use condenser_traces::openhands_v1::{Mode, StoredEvent, parse_event};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 fn events(shape: Shape) -> Vec<Event> {
@@ -45,6 +45,12 @@ fn from_json(c: &mut Criterion) {
     group.throughput(Throughput::Elements(lines.len() as u64));
     group.bench_function("text to view", |b| {
         b.iter(|| {
+            let events: Vec<StoredEvent<'_>> = lines.iter().filter_map(|line| StoredEvent::read(line).ok()).collect();
+            View::replay(&events, Rules::OpenHands).len()
+        });
+    });
+    group.bench_function("text to whole events to view", |b| {
+        b.iter(|| {
             let events: Vec<Event> = lines
                 .iter()
                 .filter_map(|line| parse_event(serde_json::from_str(line).ok()?, Mode::Lenient).ok())
@@ -58,17 +64,22 @@ fn from_json(c: &mut Criterion) {
 fn append(c: &mut Criterion) {
     let mut group = c.benchmark_group("append and next cut point");
     for n_events in [1_000, 8_000, 100_000] {
-        let events = events(Shape { n_events: n_events + 1_000, condense_every: 0 });
+        let events = events(Shape { n_events: n_events + 1_001, condense_every: 0 });
         let (names, headers) = headers(&events);
         for (rules_name, rules) in [("openhands", Rules::OpenHands), ("sound", Rules::Sound)] {
             let view = View::replay_headers(Arc::clone(&names), &headers[..n_events], rules);
             group.throughput(Throughput::Elements(1_000));
             group.bench_function(BenchmarkId::new(rules_name, n_events), |b| {
                 b.iter_batched_ref(
-                    || view.clone(),
+                    || {
+                        // A clone has no room to grow; its first append copies the list.
+                        let mut view = view.clone();
+                        view.push_header(&headers[n_events]);
+                        view
+                    },
                     |view| {
                         let mut found = 0;
-                        for header in &headers[n_events..n_events + 1_000] {
+                        for header in &headers[n_events + 1..=n_events + 1_000] {
                             view.push_header(header);
                             found += view.next_index(view.len() / 2).unwrap_or(0);
                         }

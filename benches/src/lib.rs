@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 pub struct Shape {
     /// The number of events, condensations not counted.
     pub n_events: usize,
-    /// A condensation after this many events, which forgets most of the view and leaves a summary. 0: none.
+    /// A condensation after this many events, which forgets the view up to a loop's beginning near its end and leaves a
+    /// summary, as the SDK's own condenser does. 0: none.
     pub condense_every: usize,
 }
 
@@ -17,26 +18,28 @@ pub fn openhands_events(shape: Shape) -> Vec<Value> {
         "id": id(0), "timestamp": timestamp(0), "source": "agent", "kind": "SystemPromptEvent",
         "system_prompt": text("You work on a repository."), "tools": [],
     })];
-    // The ids that a view shows now, so that condensations forget what is there.
-    let mut shown = vec![id(0)];
+    // What a view shows now, and whether it may be cut before it.
+    let mut shown = vec![(id(0), true)];
     let mut n_condensations = 0;
     let mut call = 0_usize;
     while events.len() - n_condensations < shape.n_events {
         let n = events.len();
         if call.is_multiple_of(40) {
             events.push(user(n, call));
-            shown.push(id(n));
+            shown.push((id(n), true));
         }
         let n = events.len();
         events.push(action(n, call));
         events.push(observation(n + 1, call));
-        shown.extend([id(n), id(n + 1)]);
+        shown.extend([(id(n), call.is_multiple_of(3)), (id(n + 1), false)]);
         call += 1;
         let n_plain = events.len() - n_condensations;
         if shape.condense_every > 0 && n_plain / shape.condense_every > n_condensations {
             let n = events.len();
-            let keep = shown.len().saturating_sub(20).max(2);
-            let forgotten: Vec<String> = shown.splice(2..keep, [format!("{}-summary", id(n))]).collect();
+            let near_end = shown.len().saturating_sub(26).max(2);
+            let keep = (near_end..shown.len()).find(|&index| shown[index].1).unwrap_or(2);
+            let summary = (format!("{}-summary", id(n)), true);
+            let forgotten: Vec<String> = shown.splice(2..keep, [summary]).map(|(id, _)| id).collect();
             events.push(json!({
                 "id": id(n), "timestamp": timestamp(n), "source": "environment", "kind": "Condensation",
                 "forgotten_event_ids": forgotten, "summary": "Work went on.", "summary_offset": 2,

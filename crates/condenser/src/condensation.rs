@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::event::{Action, ContentBlock, EventId, EventKind, Message, Observation, SystemPrompt};
+use crate::unread::Unread;
 
 /// What later views leave out, rewrite and summarize.
 ///
@@ -13,6 +16,8 @@ use crate::event::{Action, ContentBlock, EventId, EventKind, Message, Observatio
 /// [`View`](crate::View) interprets a record.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+// Serde's own implementations become associated functions, which those below surround with `unread`.
+#[serde(remote = "Self")]
 pub struct Condensation {
     /// The entries that leave the view, summaries of earlier condensations included. Written sorted.
     #[serde(default)]
@@ -35,6 +40,29 @@ pub struct Condensation {
     /// Fields that this version does not know, kept unchanged.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
+    /// Likewise, of the objects inside.
+    #[serde(skip)]
+    pub unread: Unread,
+}
+
+impl Serialize for Condensation {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.unread.is_empty() {
+            return Self::serialize(self, serializer);
+        }
+        let mut json = Self::serialize(self, serde_json::value::Serializer).map_err(S::Error::custom)?;
+        self.unread.put_into(&mut json);
+        json.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Condensation {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut map = Map::<String, Value>::deserialize(deserializer)?;
+        let unread = Unread::of_record(&mut map);
+        let record = Self::deserialize(Value::Object(map)).map_err(D::Error::custom)?;
+        Ok(Self { unread, ..record })
+    }
 }
 
 impl Condensation {
@@ -282,6 +310,18 @@ pub struct Provenance {
     /// Events that were added to the edit to make it legal.
     #[serde(skip_serializing_if = "is_zero")]
     pub extended: u64,
+    /// Events that the edit named and that stay as they are, to make it legal.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub clamped: u64,
+    /// Forgotten events that the summarizer was not shown.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub unseen: BTreeSet<EventId>,
+    /// Images among the forgotten events.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub images: u64,
+    /// Secrets taken out of the summarizer's input and of the summary.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub redacted: u64,
     /// The head this was decided on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub basis: Option<EventId>,

@@ -8,10 +8,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::de::{DeserializeOwned, Error as _};
+use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::condensation::Condensation;
+use crate::unread::{Unread, is_block_type};
 
 /// Major version of the event and record JSON. A reader refuses a newer one.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -92,6 +94,8 @@ pub struct Event {
     pub foreign: Map<String, Value>,
     /// Fields of our own JSON that this version does not know, kept unchanged.
     pub extra: Map<String, Value>,
+    /// Likewise, of the objects inside; those inside a condensation stand with the record.
+    pub unread: Unread,
 }
 
 /// Which foreign record an event came from, and which part of it.
@@ -414,9 +418,11 @@ pub struct Unknown {
 }
 
 /// A piece of content.
+///
+/// In JSON, a block of a type beyond these stands for itself: it is `Other` here, and is written as it was read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(transform = crate::schema::allow_foreign_blocks))]
+#[serde(tag = "type", rename_all = "snake_case", remote = "Self")]
 #[non_exhaustive]
 pub enum ContentBlock {
     /// Text.
@@ -455,6 +461,29 @@ pub enum ContentBlock {
     },
 }
 
+fn is_foreign_block(value: &Value) -> bool {
+    value.get("type").and_then(Value::as_str).is_some_and(|kind| !is_block_type(kind))
+}
+
+impl Serialize for ContentBlock {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Other { value } if is_foreign_block(value) => value.serialize(serializer),
+            _ => Self::serialize(self, serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ContentBlock {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        if is_foreign_block(&value) {
+            return Ok(Self::Other { value });
+        }
+        Self::deserialize(value).map_err(D::Error::custom)
+    }
+}
+
 impl ContentBlock {
     /// A text block without a cache mark.
     pub fn text(text: impl Into<String>) -> Self {
@@ -488,6 +517,7 @@ impl Event {
             usage: None,
             foreign: Map::new(),
             extra: Map::new(),
+            unread: Unread::default(),
         }
     }
 
@@ -523,7 +553,7 @@ impl Serialize for Event {
             #[serde(flatten)]
             extra: &'a Map<String, Value>,
         }
-        Wire {
+        let wire = Wire {
             schema: SCHEMA_VERSION,
             id: &self.id,
             parent: &self.parent,
@@ -534,8 +564,13 @@ impl Serialize for Event {
             usage: &self.usage,
             foreign: &self.foreign,
             extra: &self.extra,
+        };
+        if self.unread.is_empty() {
+            return wire.serialize(serializer);
         }
-        .serialize(serializer)
+        let mut json = serde_json::to_value(wire).map_err(S::Error::custom)?;
+        self.unread.put_into(&mut json);
+        json.serialize(serializer)
     }
 }
 
@@ -579,6 +614,7 @@ impl<'de> Deserialize<'de> for Event {
                 schema.unwrap_or_default()
             )));
         }
+        let unread = Unread::of_event(&mut map);
         let id = field(&mut map, "id")?.ok_or_else(|| D::Error::missing_field("id"))?;
         let parent = field(&mut map, "parent")?;
         let origin = field(&mut map, "origin")?;
@@ -606,7 +642,7 @@ impl<'de> Deserialize<'de> for Event {
             "unknown" => body(map, &kind, EventKind::Unknown)?,
             _ => (EventKind::Unknown(Unknown { foreign_kind: kind, payload: Value::Object(map) }), Map::new()),
         };
-        Ok(Self { id, parent, origin, timestamp, source, kind, usage, foreign, extra })
+        Ok(Self { id, parent, origin, timestamp, source, kind, usage, foreign, extra, unread })
     }
 }
 

@@ -1,7 +1,10 @@
 //! What a view needs to know of an event: its header, with ids interned to integers.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, OnceLock};
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 use crate::condensation::{Condensation, Rewrite};
 use crate::event::{Event, EventId, EventKind};
@@ -165,22 +168,121 @@ pub(crate) struct RecordHeader {
 }
 
 /// One id space: text to dense integers and back.
+///
+/// The text lies in one piece. An [`EventId`] is made when somebody asks for it, the index when a name is looked up, so
+/// that names read back from a log cost no more than their bytes.
 #[derive(Clone, Debug, Default)]
 struct Table {
-    by_name: HashMap<EventId, u32>,
-    names: Vec<EventId>,
+    text: String,
+    /// Where each name ends.
+    ends: Vec<usize>,
+    ids: Vec<OnceLock<EventId>>,
+    /// The numbers by name, with the names' hashes so that growing reads no text.
+    index: OnceLock<HashTable<(u64, u32)>>,
+    hasher: RandomState,
 }
 
 impl Table {
-    fn intern(&mut self, name: &str) -> u32 {
-        if let Some(&number) = self.by_name.get(name) {
-            return number;
+    fn restore<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
+        let mut table = Self::default();
+        for name in names {
+            table.add(name);
         }
-        let number = self.names.len() as u32;
-        let name = EventId::new(name);
-        self.names.push(name.clone());
-        self.by_name.insert(name, number);
+        table
+    }
+
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn name(&self, number: u32) -> &str {
+        name_at(&self.text, &self.ends, number)
+    }
+
+    fn add(&mut self, name: &str) -> u32 {
+        let number = self.ends.len() as u32;
+        self.text.push_str(name);
+        self.ends.push(self.text.len());
+        self.ids.push(OnceLock::new());
         number
+    }
+
+    fn id(&self, number: u32) -> &EventId {
+        self.ids[number as usize].get_or_init(|| EventId::new(self.name(number)))
+    }
+
+    fn index(&self) -> &HashTable<(u64, u32)> {
+        self.index.get_or_init(|| {
+            let mut index = HashTable::with_capacity(self.len());
+            for number in 0..self.len() as u32 {
+                let hash = self.hasher.hash_one(self.name(number));
+                index.insert_unique(hash, (hash, number), |&(hash, _)| hash);
+            }
+            index
+        })
+    }
+
+    fn find(&self, name: &str) -> Option<u32> {
+        let wanted = self.hasher.hash_one(name);
+        let is_it = |&(hash, number): &(u64, u32)| hash == wanted && self.name(number) == name;
+        self.index().find(wanted, is_it).map(|&(_, number)| number)
+    }
+
+    fn intern(&mut self, name: &str) -> u32 {
+        self.index();
+        let number = self.len() as u32;
+        let wanted = self.hasher.hash_one(name);
+        let Self { text, ends, index, .. } = self;
+        let Some(index) = index.get_mut() else { return number };
+        let is_it = |&(hash, number): &(u64, u32)| hash == wanted && name_at(text, ends, number) == name;
+        match index.entry(wanted, is_it, |&(hash, _)| hash) {
+            Entry::Occupied(entry) => entry.get().1,
+            Entry::Vacant(entry) => {
+                entry.insert((wanted, number));
+                self.add(name)
+            }
+        }
+    }
+}
+
+fn name_at<'t>(text: &'t str, ends: &[usize], number: u32) -> &'t str {
+    let number = number as usize;
+    let start = number.checked_sub(1).map_or(0, |before| ends[before]);
+    &text[start..ends[number]]
+}
+
+/// A header as a store keeps it: integers alone, the numbers of names in [`Names`].
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers {
+    /// The event.
+    pub id: u32,
+    /// The call that an action makes or an observation answers.
+    pub call: Option<u32>,
+    /// The response an action belongs to.
+    pub response: Option<u32>,
+    /// What the event means to a view.
+    pub class: Class,
+    /// Whether an action carries thinking blocks.
+    pub thinking: bool,
+    /// Whether a later answer to the same call replaces this observation.
+    pub interim: bool,
+    /// The size of the shown event, where known.
+    pub tokens: Option<u32>,
+}
+
+impl Header {
+    /// The header as integers; the record of a condensation and the ids that an undo or a pin names are not in it.
+    pub fn numbers(&self) -> Numbers {
+        let some = |number: u32| (number != NONE).then_some(number);
+        Numbers {
+            id: self.id,
+            call: some(self.call),
+            response: some(self.response),
+            class: self.class,
+            thinking: self.thinking,
+            interim: self.interim,
+            tokens: self.tokens,
+        }
     }
 }
 
@@ -193,6 +295,57 @@ pub struct Names {
 }
 
 impl Names {
+    /// Names read back from a store, numbered from 0 in each space. Within a space they have to be distinct; of equal
+    /// ones, a look-up finds any.
+    ///
+    /// What a condensation forgets, rewrites or shows as its summary counts among the events, as [`Names::header`]
+    /// numbers it: a store that keeps [`Names::event_names`] keeps all of them.
+    pub fn restore<'n>(
+        events: impl IntoIterator<Item = &'n str>,
+        calls: impl IntoIterator<Item = &'n str>,
+        responses: impl IntoIterator<Item = &'n str>,
+    ) -> Self {
+        Self { events: Table::restore(events), calls: Table::restore(calls), responses: Table::restore(responses) }
+    }
+
+    /// The header that a store kept as integers, without touching any text. `None` where a number is beyond the names,
+    /// and for the classes whose header holds more: condensation, undo, pin and unpin; those go through
+    /// [`Names::header`].
+    pub fn header_of(&self, numbers: Numbers) -> Option<Header> {
+        let within = |number: Option<u32>, table: &Table| match number {
+            Some(number) => ((number as usize) < table.len()).then_some(number),
+            None => Some(NONE),
+        };
+        if matches!(numbers.class, Class::Condensation | Class::Undo | Class::Pin | Class::Unpin) {
+            return None;
+        }
+        Some(Header {
+            id: within(Some(numbers.id), &self.events)?,
+            call: within(numbers.call, &self.calls)?,
+            response: within(numbers.response, &self.responses)?,
+            class: numbers.class,
+            thinking: numbers.thinking,
+            interim: numbers.interim,
+            tokens: numbers.tokens,
+            payload: None,
+        })
+    }
+
+    /// The names of events, summaries and whatever records name, by number.
+    pub fn event_names(&self) -> impl ExactSizeIterator<Item = &str> {
+        (0..self.events.len() as u32).map(|number| self.events.name(number))
+    }
+
+    /// The names of calls, by number.
+    pub fn call_names(&self) -> impl ExactSizeIterator<Item = &str> {
+        (0..self.calls.len() as u32).map(|number| self.calls.name(number))
+    }
+
+    /// The names of responses, by number.
+    pub fn response_names(&self) -> impl ExactSizeIterator<Item = &str> {
+        (0..self.responses.len() as u32).map(|number| self.responses.name(number))
+    }
+
     /// Interns the ids of an event and gives its header.
     pub fn header<E: EventHeader + ?Sized>(&mut self, event: &E) -> Header {
         let class = event.class();
@@ -247,22 +400,22 @@ impl Names {
 
     /// The text of an interned event id.
     pub(crate) fn event(&self, number: u32) -> &EventId {
-        &self.events.names[number as usize]
+        self.events.id(number)
     }
 
     pub(crate) fn find_event(&self, id: &str) -> Option<u32> {
-        self.events.by_name.get(id).copied()
+        self.events.find(id)
     }
 
     pub(crate) fn n_events(&self) -> usize {
-        self.events.names.len()
+        self.events.len()
     }
 
     pub(crate) fn n_calls(&self) -> usize {
-        self.calls.names.len()
+        self.calls.len()
     }
 
     pub(crate) fn n_responses(&self) -> usize {
-        self.responses.names.len()
+        self.responses.len()
     }
 }

@@ -32,10 +32,14 @@
 //! assert_eq!(request["messages"][0]["role"], "user");
 //! ```
 
+pub mod attempts;
+pub mod background;
+pub mod budget;
 pub mod condensation;
 pub mod condenser;
 mod cuts;
 pub mod event;
+mod guard;
 pub mod header;
 pub mod lower;
 pub mod policy;
@@ -45,16 +49,22 @@ pub mod render;
 pub mod request;
 #[cfg(feature = "schema")]
 pub mod schema;
+pub mod shadow;
 pub mod tokens;
 pub mod tree;
+mod unread;
 pub mod view;
 
+pub use attempts::{Attempts, Rejection};
+pub use background::{Stale, check_fresh};
+pub use budget::{Bound, Budget, BudgetSettings, Budgets};
 pub use condensation::{Condensation, Provenance, Rewrite, RewriteOp};
-pub use condenser::{Condenser, Outcome, OutcomeKind, Step};
+pub use condenser::{Condenser, Hooks, Outcome, OutcomeKind, Step};
 pub use event::{ContentBlock, Event, EventId, EventKind};
 pub use header::{Class, EventHeader, Header, Names};
-pub use policy::{Budget, Edit, Failure, NoPlan, Plan, Policy, Reason, Requirement, State};
+pub use policy::{Edit, Failure, NoPlan, Plan, Policy, Reason, Requirement, State};
 pub use policy::{SummarizeError, Summarizer, Summary, SummaryRequest};
 pub use request::{Bodies, Request, Shown, Sizer};
 pub use tokens::{TokenCounter, Tokens};
+pub use unread::Unread;
 pub use view::{Diagnostics, Entry, Property, Pushed, Rules, View, ViewDiff};

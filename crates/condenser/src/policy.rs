@@ -3,38 +3,21 @@
 //! A [`Policy`] is a plain, deterministic function of the [`State`]. Whatever it must remember stands in the
 //! condensation records it made itself.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::attempts::{Attempts, Rejection};
+pub use crate::budget::Budget;
+use crate::budget::Budgets;
 use crate::condensation::Rewrite;
-use crate::event::{Event, EventId};
+use crate::event::{Event, EventId, EventKind};
 use crate::request::{Bodies, Request, Shown, Sizer};
 use crate::tokens::Tokens;
 use crate::view::View;
-
-/// How much the next request may hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Budget {
-    /// The model's context window. `None`: unknown, and no token trigger fires.
-    pub window: Option<Tokens>,
-    /// Room kept for the answer.
-    pub reserve: Tokens,
-}
-
-impl Budget {
-    /// The most tokens of a complete request: the window less the reserve, which is clamped to half the window.
-    pub fn limit(&self) -> Option<Tokens> {
-        self.window.map(|window| window - self.reserve.min(Tokens(window.0 / 2)))
-    }
-
-    /// The size above which native policies act: 0.8 of the limit.
-    pub fn trigger(&self) -> Option<Tokens> {
-        self.limit().map(|limit| limit.share(0.8))
-    }
-}
 
 /// All that a policy may look at.
 pub struct State<'a> {
@@ -46,11 +29,21 @@ pub struct State<'a> {
     pub sizer: &'a Sizer<'a>,
     /// How much the next request may hold.
     pub budget: Budget,
-    /// The input that the provider reported for the newest request, unless a condensation came after it.
+    /// All budgets in force.
+    pub budgets: Budgets,
+    /// The size of the next request by the provider's own count; see [`State::reported_size`]. `None`: as counted.
     pub reported: Option<Tokens>,
     /// Whether policies write the addresses of what they remove, so that it can be recalled.
     pub recall: bool,
+    overflow: Option<Overflow>,
     sizes: OnceCell<(Tokens, Vec<Tokens>)>,
+}
+
+/// What a request that the provider refused as too long has to come to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Overflow {
+    pub(crate) in_a_row: u32,
+    pub(crate) most: Tokens,
 }
 
 impl fmt::Debug for State<'_> {
@@ -62,7 +55,42 @@ impl fmt::Debug for State<'_> {
 impl<'a> State<'a> {
     /// A state without reported usage and with recall on.
     pub fn new(view: &'a View, bodies: &'a dyn Bodies, sizer: &'a Sizer<'a>, budget: Budget) -> Self {
-        Self { view, bodies, sizer, budget, reported: None, recall: true, sizes: OnceCell::new() }
+        let budgets = Budgets::from(budget);
+        Self { budget, ..Self::with_budgets(view, bodies, sizer, budgets) }
+    }
+
+    /// The same with all budgets.
+    pub fn with_budgets(view: &'a View, bodies: &'a dyn Bodies, sizer: &'a Sizer<'a>, budgets: Budgets) -> Self {
+        Self {
+            view,
+            bodies,
+            sizer,
+            budget: budgets.budget(),
+            budgets,
+            reported: None,
+            recall: true,
+            overflow: None,
+            sizes: OnceCell::new(),
+        }
+    }
+
+    /// The state after the provider refused this very request as too long: budgets shrink to three quarters of what
+    /// is known to be too much, and again with each refusal in a row. The condenser then takes nothing for a success
+    /// that is not a tenth smaller and within the limit. The host appends [`Rejection::event`] first.
+    pub fn rejected(mut self, rejection: Rejection) -> Self {
+        let size = self.tokens();
+        let in_a_row = Attempts::of(&self).overflows.max(1);
+        let known = [self.budgets.request.tokens, rejection.limit].into_iter().flatten().min();
+        let most = known.map_or(size.share(0.9), |known| known.min(size.share(0.9)));
+        let harder = size.min(most).share(0.75_f64.powi(in_a_row.min(9) as i32));
+        self.budgets = self.budgets.within(harder);
+        self.budget = self.budgets.budget();
+        self.overflow = Some(Overflow { in_a_row, most });
+        self
+    }
+
+    pub(crate) fn overflow(&self) -> Option<Overflow> {
+        self.overflow
     }
 
     /// The complete request as it stands.
@@ -82,9 +110,25 @@ impl<'a> State<'a> {
         self.sizes().0
     }
 
-    /// Size of the complete request: reported where that is larger than counted.
+    /// Size of the complete request: as the provider reported it, else as counted.
     pub fn tokens(&self) -> Tokens {
-        self.reported.map_or(self.counted(), |reported| reported.max(self.counted()))
+        self.reported.unwrap_or_else(|| self.counted())
+    }
+
+    /// The size of the next request built on the newest usage in the log: the reported input, and as counted what
+    /// has come since. `None` where nothing was reported, or a condensation or undo came after it.
+    pub fn reported_size(&self) -> Option<Tokens> {
+        for seq in (0..self.view.n_pushed()).rev() {
+            let event = self.bodies.event(seq)?;
+            if matches!(event.kind, EventKind::Condensation(_) | EventKind::Undo(_)) {
+                return None;
+            }
+            if let Some(input) = event.usage.as_ref().and_then(|usage| usage.total_input()) {
+                let since = self.view.iter().zip(self.entry_tokens()).filter(|(entry, _)| entry.seq() >= seq);
+                return Some(Tokens(input) + since.map(|(_, tokens)| *tokens).sum());
+            }
+        }
+        None
     }
 
     /// Size of each entry, by view position.
@@ -117,6 +161,8 @@ pub enum Reason {
     Events,
     /// The policy's own rule, at any size.
     Policy,
+    /// The provider refused the request as too long.
+    Overflow,
 }
 
 impl Reason {
@@ -127,6 +173,7 @@ impl Reason {
             Self::Tokens => "tokens",
             Self::Events => "events",
             Self::Policy => "policy",
+            Self::Overflow => "overflow",
         }
     }
 }
@@ -231,8 +278,45 @@ pub enum Failure {
         /// Its size after.
         after: Tokens,
     },
+    /// After a refusal by the provider: the complete request would get smaller, and still not small enough.
+    TooLarge {
+        /// Its size after.
+        after: Tokens,
+        /// The most it may be.
+        most: Tokens,
+    },
     /// The summarizer failed.
     Summarizer(SummarizeError),
+    /// A hook of the host said no.
+    Hook(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |f: &mut fmt::Formatter<'_>, ids: &[EventId]| {
+            let shown: Vec<&str> = ids.iter().take(3).map(EventId::as_str).collect();
+            let more = if ids.len() > 3 { " …" } else { "" };
+            write!(f, "{}{more}", shown.join(", "))
+        };
+        match self {
+            Self::Pinned(ids) => {
+                f.write_str("the plan names pinned events: ")?;
+                list(f, ids)
+            }
+            Self::Illegal(ids) => {
+                f.write_str("the plan would tear apart what belongs together, or names what is not shown: ")?;
+                list(f, ids)
+            }
+            Self::NoGain { before, after } => {
+                write!(f, "the request would not get smaller: {before} to {after} tokens")
+            }
+            Self::TooLarge { after, most } => {
+                write!(f, "the request would still be too large: {after} of {most} tokens")
+            }
+            Self::Summarizer(error) => error.fmt(f),
+            Self::Hook(reason) => write!(f, "refused by the host: {reason}"),
+        }
+    }
 }
 
 /// Decides what to forget, what to rewrite and what to summarize.
@@ -271,25 +355,62 @@ pub struct SummaryRequest {
     pub guidance: Option<String>,
     /// The most tokens of the summary.
     pub max_tokens: Option<Tokens>,
+    /// Whether the answer is to be a call of a tool that the host offers for it. No other tools may be offered.
+    pub tool_call: bool,
     /// Version of the prompt.
     pub prompt_version: String,
+    /// Put before the answer in the summary.
+    pub before: String,
+    /// Put behind the answer in the summary.
+    pub after: String,
+    /// Asked once this is answered. Its text follows in the summary; if it fails, so does this.
+    pub next: Option<Box<SummaryRequest>>,
 }
 
+/// The tags around the data in [`SummaryRequest::input`].
+pub(crate) const FENCES: [&str; 3] = ["EVENT", "KEPT", "PREVIOUS SUMMARY"];
+
 impl SummaryRequest {
-    /// The text of the user message: the previous summary, then each event, then what stays, fenced as data.
+    /// The text of the system message: the instructions, and what the user wants the summary to care about.
+    pub fn system(&self) -> String {
+        match self.guidance.as_deref().map(str::trim).filter(|guidance| !guidance.is_empty()) {
+            Some(guidance) => {
+                format!("{}\n\nThe user asks that the notes care about this: {guidance}", self.instructions)
+            }
+            None => self.instructions.clone(),
+        }
+    }
+
+    /// The text of the user message: the previous summary, then each event, then what stays, fenced as data. What
+    /// would pass for a fence inside is broken.
     pub fn input(&self) -> String {
         let mut text = String::new();
         if let Some(previous) = &self.previous {
+            let previous = fenced(previous);
             text.push_str(&format!("<PREVIOUS SUMMARY>\n{previous}\n</PREVIOUS SUMMARY>\n\n"));
         }
         for (id, event) in &self.events {
-            text.push_str(&format!("<EVENT id={:?}>\n{event}\n</EVENT>\n", id.as_str()));
+            text.push_str(&format!("<EVENT id={:?}>\n{}\n</EVENT>\n", id.as_str(), fenced(event)));
         }
         for (id, event) in &self.kept {
-            text.push_str(&format!("<KEPT id={:?}>\n{event}\n</KEPT>\n", id.as_str()));
+            text.push_str(&format!("<KEPT id={:?}>\n{}\n</KEPT>\n", id.as_str(), fenced(event)));
         }
         text
     }
+}
+
+/// Breaks what would pass for a tag around the data.
+pub(crate) fn fenced(text: &str) -> Cow<'_, str> {
+    let mut text = Cow::Borrowed(text);
+    for tag in FENCES {
+        for open in ["<", "</"] {
+            let tag = format!("{open}{tag}");
+            if text.contains(&tag) {
+                text = Cow::Owned(text.replace(&tag, &tag.replacen('<', "< ", 1)));
+            }
+        }
+    }
+    text
 }
 
 /// A summarizer's answer.
@@ -299,6 +420,8 @@ pub struct Summary {
     pub text: String,
     /// Whether the answer was cut by its length limit.
     pub cut_by_length: bool,
+    /// Whether the model called a tool.
+    pub tool_call: bool,
     /// The response's id, where it has one.
     pub response_id: Option<String>,
     /// Tokens read, as reported or counted.
@@ -317,6 +440,23 @@ pub enum SummarizeError {
     /// The answer was cut by its length limit.
     #[error("the summary was cut by its length limit")]
     CutByLength,
+    /// The model called a tool, and the request asked for text.
+    #[error("the summarizer called a tool instead of writing text")]
+    ToolCall,
+    /// The summary is longer than it may be.
+    #[error("the summary is too long: {tokens} of {limit} tokens")]
+    TooLong {
+        /// Its size.
+        tokens: Tokens,
+        /// The most it may be.
+        limit: Tokens,
+    },
+    /// No answer came in the time that the host gives it.
+    #[error("the summarizer did not answer in time")]
+    TimedOut,
+    /// The host gave up: nothing further is tried, and nothing recorded.
+    #[error("the condensation was cancelled")]
+    Cancelled,
     /// The call failed.
     #[error("the summarizer failed: {0}")]
     Failed(String),

@@ -156,6 +156,10 @@ pub struct Facts {
     pub images_as_text: u64,
     /// Thinking that the API does not take, or not without a signature, left out.
     pub left_out_thinking: u64,
+    /// Reasoning that came as plain text beside the content, which no API takes back, left out.
+    pub left_out_reasoning: u64,
+    /// Calls stored inside messages, which no result can be bound to, left out.
+    pub left_out_calls: u64,
     /// System messages that stand as user text, marked by [`anthropic::SYSTEM_PREFIX`].
     pub system_as_user: u64,
     /// Arguments that are not a JSON object, kept as text under [`anthropic::RAW_ARGUMENTS`].
@@ -340,6 +344,8 @@ impl<'a> Builder<'a> {
 
     fn message(&mut self, entry: Entry<'a>, shown: &Shown<'a>, message: &Message) {
         let mut parts = Vec::new();
+        self.request.facts.left_out_calls += message.tool_calls.as_ref().map_or(0, |calls| calls.len() as u64);
+        self.reasoning(message.reasoning.as_deref());
         content(&mut parts, entry, shown, |kind| match kind {
             EventKind::Message(message) => [&message.content[..], &message.extended_content[..]],
             _ => [&[], &[]],
@@ -354,6 +360,10 @@ impl<'a> Builder<'a> {
             // A result outside an observation names no call that a request could hold.
             Role::Tool => self.request.facts.orphan_results += 1,
         }
+    }
+
+    fn reasoning(&mut self, text: Option<&str>) {
+        self.request.facts.left_out_reasoning += u64::from(text.is_some_and(|text| !text.trim().is_empty()));
     }
 
     fn user(&mut self, parts: Vec<Part<'a>>) {
@@ -399,6 +409,7 @@ impl<'a> Builder<'a> {
                 _ => [&[], &[]],
             });
             let Some(action) = action(shown) else { continue };
+            self.reasoning(action.reasoning.as_deref());
             let mut id = action.call_id.clone();
             let is_taken = |id: &str| id.is_empty() || ids.iter().any(|(_, taken)| *taken == id);
             if is_taken(&id) {

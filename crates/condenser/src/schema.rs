@@ -43,3 +43,16 @@ pub fn event() -> Schema {
 pub fn condensation() -> Schema {
     schema_for!(Condensation)
 }
+
+/// A block of any other type is kept as it is.
+pub(crate) fn allow_foreign_blocks(schema: &mut Schema) {
+    let Some(variants) = schema.get_mut("oneOf").and_then(Value::as_array_mut) else { return };
+    let known: Vec<Value> =
+        variants.iter().filter_map(|variant| variant.pointer("/properties/type/const").cloned()).collect();
+    variants.push(serde_json::json!({
+        "description": "Any block of another type, kept verbatim.",
+        "type": "object",
+        "properties": {"type": {"type": "string", "not": {"enum": known}}},
+        "required": ["type"],
+    }));
+}

@@ -4,6 +4,7 @@
 //! body of an event. Only this module interprets a [`Condensation`].
 
 mod diff;
+mod marks;
 mod openhands;
 mod sound;
 
@@ -18,6 +19,8 @@ use crate::cuts::Cuts;
 use crate::event::EventId;
 use crate::header::{Class, EventHeader, Header, NONE, Names, Payload, RecordHeader};
 use crate::tokens::Tokens;
+
+use marks::Marks;
 
 pub use diff::ViewDiff;
 
@@ -128,6 +131,8 @@ struct Slot {
     sized: bool,
     /// Under the `sound` rules: a call that waits for its answer.
     open: bool,
+    /// Under the `sound` rules: an open call that too many later runs have left behind.
+    abandoned: bool,
     /// Under the `sound` rules: a later call has the same call id.
     superseded: bool,
 }
@@ -149,8 +154,14 @@ impl Slot {
             rewritten: false,
             sized: false,
             open: false,
+            abandoned: false,
             superseded: false,
         }
+    }
+
+    /// Whether the answer of this call may still come.
+    fn is_waiting(&self) -> bool {
+        self.open && !self.abandoned
     }
 }
 
@@ -177,6 +188,10 @@ pub struct View {
     diagnostics: Diagnostics,
     openhands: openhands::Scan,
     sound: sound::Scan,
+    /// The ids that the record at hand forgets.
+    forgotten: Marks,
+    /// Replaying under the `openhands` rules, which ask for cut points and totals at the end only.
+    replaying: bool,
     /// In a preview: the id of the summary that is not in `names`.
     preview_id: Option<EventId>,
 }
@@ -209,6 +224,8 @@ impl View {
             diagnostics: Diagnostics::default(),
             openhands: openhands::Scan::default(),
             sound: sound::Scan::default(),
+            forgotten: Marks::default(),
+            replaying: false,
             preview_id: None,
         }
     }
@@ -237,6 +254,7 @@ impl View {
             .collect();
         let mut view = Self::with_names(rules, names);
         view.slots.reserve(headers.len().min(1 << 16));
+        view.replaying = rules == Rules::OpenHands;
         for header in headers {
             if header.class == Class::Condensation && undone.contains(&header.id) {
                 view.n_pushed += 1;
@@ -245,7 +263,9 @@ impl View {
             }
         }
         if rules == Rules::OpenHands {
+            view.replaying = false;
             view.enforce_openhands(headers);
+            view.rescan();
         }
         view
     }
@@ -344,15 +364,16 @@ impl View {
     fn apply(&mut self, id: u32, record: &RecordHeader, seq: u32) {
         self.unhandled_request = false;
         self.records.push(id);
-        let mut forgotten: HashSet<u32> = record.forgotten.iter().copied().collect();
-        self.refuse_pinned(&mut forgotten);
+        self.forgotten.fill(&record.forgotten);
+        self.refuse_pinned();
         let n_before = self.slots.len();
         let mut found = 0;
-        if !forgotten.is_empty() {
-            self.slots.retain(|slot| !forgotten.contains(&slot.id));
+        if self.forgotten.len() > 0 {
+            let forgotten = &self.forgotten;
+            self.slots.retain(|slot| !forgotten.contains(slot.id));
             found = n_before - self.slots.len();
         }
-        self.diagnostics.unknown_ids += forgotten.len().saturating_sub(found) as u64;
+        self.diagnostics.unknown_ids += self.forgotten.len().saturating_sub(found) as u64;
         if self.rules == Rules::Sound && found > 0 {
             self.drop_torn();
         }
@@ -373,8 +394,8 @@ impl View {
         self.rescan();
     }
 
-    /// Takes pinned entries, and under the `sound` rules all that is grouped with them, off a list of ids.
-    fn refuse_pinned(&mut self, ids: &mut HashSet<u32>) {
+    /// Takes pinned entries, and under the `sound` rules all that is grouped with them, off the ids to forget.
+    fn refuse_pinned(&mut self) {
         if self.pinned.is_empty() {
             return;
         }
@@ -385,7 +406,7 @@ impl View {
             .map(|slot| slot.group)
             .collect();
         for slot in &self.slots {
-            if (self.pinned.contains(&slot.id) || groups.contains(&slot.group)) && ids.remove(&slot.id) {
+            if (self.pinned.contains(&slot.id) || groups.contains(&slot.group)) && self.forgotten.remove(slot.id) {
                 self.diagnostics.pinned_refused += 1;
             }
         }
@@ -414,6 +435,9 @@ impl View {
 
     /// Rebuilds everything that depends on positions.
     fn rescan(&mut self) {
+        if self.replaying {
+            return;
+        }
         self.tokens = self.slots.iter().map(|slot| u64::from(slot.tokens)).sum();
         self.unsized_entries = self.slots.iter().filter(|slot| !slot.sized).count();
         match self.rules {
@@ -598,6 +622,12 @@ impl<'v> Entry<'v> {
         self.slot().open
     }
 
+    /// Under the `sound` rules: whether this is an open call that protects nothing any more, because 16 later runs of
+    /// calls have begun without its answer.
+    pub fn is_abandoned(&self) -> bool {
+        self.slot().open && self.slot().abandoned
+    }
+
     /// Under the `sound` rules: the number of the batch or loop that this entry can only leave with.
     pub fn group(&self) -> Option<u32> {
         (self.slot().group != NONE).then_some(self.slot().group)
@@ -608,7 +638,8 @@ impl<'v> Entry<'v> {
         (self.slot().batch != NONE).then_some(self.slot().batch)
     }
 
-    /// Whether no policy may forget this entry: it is pinned, or grouped with a pinned entry or an open call.
+    /// Whether no policy may forget this entry: it is pinned, or grouped with a pinned entry or with an open
+    /// call that is not abandoned.
     pub fn is_protected(&self) -> bool {
         self.is_pinned() || self.view.is_group_protected(self.slot().group)
     }

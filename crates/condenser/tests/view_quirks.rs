@@ -160,3 +160,16 @@ fn an_id_that_appears_only_later_is_not_forgotten() {
     let view = check("u c-x x=u", "u x");
     assert_eq!(view.diagnostics().unknown_ids, 1);
 }
+
+#[test]
+fn a_call_that_nobody_waits_for_any_more_gives_its_loop_free() {
+    let protected = |n_later: usize, end: &str| {
+        let later: String = (2..2 + n_later).map(|n| format!(" a{n} o{n}")).collect();
+        let view = View::replay(&log(&format!("u a1* x=u{later}{end}")), Rules::Sound);
+        let call = view.get(1).unwrap();
+        (call.is_open(), call.is_abandoned(), call.is_protected())
+    };
+    assert_eq!(protected(15, ""), (true, false, true));
+    assert_eq!(protected(16, ""), (true, true, false), "16 later runs are enough");
+    assert_eq!(protected(16, " o1"), (false, false, false), "a late answer still finds it");
+}

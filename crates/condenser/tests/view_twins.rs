@@ -204,7 +204,7 @@ impl SoundTwin {
                     || self.items.iter().any(|other| {
                         item.group != NO_GROUP
                             && other.group == item.group
-                            && (other.open || self.pinned.contains(&other.id))
+                            && (other.open && self.n_batches - other.batch <= 16 || self.pinned.contains(&other.id))
                     })
             })
             .collect()
@@ -334,7 +334,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_sound_view_agrees_with_its_twin(ops in ops(60)) {
+    fn the_sound_view_agrees_with_its_twin(ops in ops(160)) {
         let events = log(&ops);
         let view = View::replay(&events, Rules::Sound);
         let twin = SoundTwin::replay(&events);

@@ -222,26 +222,30 @@ impl<'p, 't> Run<'p, 't> {
             row.pinned_changes += u64::from(matches!(failure, Failure::Pinned(_)));
             row.inflations += u64::from(matches!(failure, Failure::NoGain { .. }));
         }
-        match outcome.result {
-            OutcomeKind::Applied(record) => {
-                row.condensations += 1;
-                row.extended += u64::from(facts.extended > 0);
-                let event = Event::new(self.free_id(), Source::Agent, EventKind::Condensation((*record).clone()));
-                self.view.push(&event);
-                self.log.push(Held::Own(Box::new(event)));
-                Some(*record)
-            }
-            OutcomeKind::Failed | OutcomeKind::Unachievable { .. } => {
-                row.failed_condensations += 1;
-                None
-            }
-            _ => None,
+        let refusal = outcome.refusal();
+        if let OutcomeKind::Applied(record) = outcome.result {
+            row.condensations += 1;
+            row.extended += u64::from(facts.extended > 0);
+            self.push_own(EventKind::Condensation((*record).clone()));
+            return Some(*record);
         }
+        let is_failure = matches!(outcome.result, OutcomeKind::Failed | OutcomeKind::Unachievable { .. });
+        row.failed_condensations += u64::from(is_failure && facts.waits_for.is_none());
+        if let Some(failed) = refusal {
+            self.push_own(EventKind::CondensationFailed(failed));
+        }
+        None
     }
 
-    /// An id for the newest record that no event of the trace has.
+    fn push_own(&mut self, kind: EventKind) {
+        let event = Event::new(self.free_id(), Source::Agent, kind);
+        self.view.push(&event);
+        self.log.push(Held::Own(Box::new(event)));
+    }
+
+    /// An id for an event of this run that no event of the trace has.
     fn free_id(&self) -> EventId {
-        let mut id = EventId::new(format!("condensation-{}", self.row.condensations));
+        let mut id = EventId::new(format!("condensation-{}", self.log.len() - self.seqs.len() + 1));
         while self.prepared.by_id.contains_key(&id) || self.prepared.by_id.contains_key(&id.summary_id()) {
             id = EventId::new(format!("{id}-"));
         }

@@ -10,6 +10,7 @@ use crate::chain::{self, Hash};
 use crate::error::{AppendError, StorageError};
 use crate::header::Columns;
 use crate::log::{Log, MAX_EVENTS, SessionId, State, find, row_number};
+use crate::segment;
 
 /// The most bytes of one event's JSON.
 pub const MAX_EVENT_BYTES: usize = 256 << 20;
@@ -56,48 +57,45 @@ impl Log {
         // Everything that needs no lock comes before the lock.
         let bodies = events.iter().map(Body::of).collect::<Result<Vec<_>, _>>()?;
         let tx = self.write()?;
-        let state = State::load(&tx, session)?.ok_or_else(|| AppendError::NoSession(session.clone()))?;
-        let head = match state.head {
-            Some(head) => Some(Place::load(&tx, state.number, head)?),
-            None => None,
-        };
-        let found = head.as_ref().map(|head| id_at(&tx, state.number, head.position)).transpose()?;
-        if let Some(expected) = expected
-            && expected != found.as_ref()
-        {
-            return Err(AppendError::HeadMoved { session: session.clone(), expected: expected.cloned(), found });
+        let mut writer = Writer::new(&tx, session)?;
+        if let Some(expected) = expected {
+            writer.expect_head(expected)?;
         }
-        let first = state.events;
-        let mut writer = Writer { conn: &tx, session, state, place: head, moved: false };
         for (event, body) in events.iter().zip(&bodies) {
             writer.event(event, body)?;
         }
-        let last = writer.finish()?;
+        let appended = writer.finish()?;
         tx.commit()?;
-        Ok(Appended {
-            positions: first as u64..last as u64,
-            head: events.last().map(|event| event.id.clone()).or(found),
-        })
+        Ok(appended)
     }
 }
 
-struct Body {
-    json: String,
-    digest: Hash,
+/// An event's JSON and what its row needs of it.
+pub(crate) struct Body {
+    pub(crate) json: String,
+    /// Of `json`, or of what was erased.
+    pub(crate) digest: Hash,
+    /// Whether `json` is the tombstone of an erased event.
+    pub(crate) erased: bool,
 }
 
 impl Body {
-    fn of(event: &Event) -> Result<Self, AppendError> {
+    pub(crate) fn of(event: &Event) -> Result<Self, AppendError> {
         let json =
             serde_json::to_string(event).map_err(|source| AppendError::Unwritable { id: event.id.clone(), source })?;
+        Self::of_json(&event.id, json)
+    }
+
+    /// The body of JSON that reads as the event with this id.
+    pub(crate) fn of_json(id: &EventId, json: String) -> Result<Self, AppendError> {
         if json.len() > MAX_EVENT_BYTES {
-            return Err(AppendError::TooLarge { id: event.id.clone(), bytes: json.len(), limit: MAX_EVENT_BYTES });
+            return Err(AppendError::TooLarge { id: id.clone(), bytes: json.len(), limit: MAX_EVENT_BYTES });
         }
         let depth = depth(json.as_bytes());
         if depth > MAX_EVENT_DEPTH {
-            return Err(AppendError::TooDeep { id: event.id.clone(), depth, limit: MAX_EVENT_DEPTH });
+            return Err(AppendError::TooDeep { id: id.clone(), depth, limit: MAX_EVENT_DEPTH });
         }
-        Ok(Self { digest: chain::digest(json.as_bytes()), json })
+        Ok(Self { digest: chain::digest(json.as_bytes()), json, erased: false })
     }
 }
 
@@ -144,18 +142,48 @@ impl Place {
     }
 }
 
-struct Writer<'a> {
+/// The rows of one batch, inside the caller's transaction.
+pub(crate) struct Writer<'a> {
     conn: &'a Connection,
     session: &'a SessionId,
-    state: State,
+    pub(crate) state: State,
+    first: i64,
     /// What the next event without a parent follows.
     place: Option<Place>,
     /// Whether the branch of `place` has a newer tip than its row says.
     moved: bool,
+    last_id: Option<EventId>,
 }
 
-impl Writer<'_> {
-    fn event(&mut self, event: &Event, body: &Body) -> Result<(), AppendError> {
+impl<'a> Writer<'a> {
+    pub(crate) fn new(conn: &'a Connection, session: &'a SessionId) -> Result<Self, AppendError> {
+        let state = State::load(conn, session)?.ok_or_else(|| AppendError::NoSession(session.clone()))?;
+        let place = state.head.map(|head| Place::load(conn, state.number, head)).transpose()?;
+        Ok(Self { conn, session, first: state.events, state, place, moved: false, last_id: None })
+    }
+
+    /// The event that the next one without a parent follows.
+    fn head(&self) -> Result<Option<EventId>, StorageError> {
+        self.place.as_ref().map(|place| id_at(self.conn, self.state.number, place.position)).transpose()
+    }
+
+    fn expect_head(&self, expected: Option<&EventId>) -> Result<(), AppendError> {
+        let found = self.head()?;
+        if expected == found.as_ref() {
+            return Ok(());
+        }
+        Err(AppendError::HeadMoved { session: self.session.clone(), expected: expected.cloned(), found })
+    }
+
+    /// Lets the next event without a parent follow another event, or begin a tree.
+    pub(crate) fn move_to(&mut self, head: Option<i64>) -> Result<(), StorageError> {
+        self.store_tip()?;
+        self.place = head.map(|head| Place::load(self.conn, self.state.number, head)).transpose()?;
+        self.last_id = None;
+        Ok(())
+    }
+
+    pub(crate) fn event(&mut self, event: &Event, body: &Body) -> Result<(), AppendError> {
         if let Some(parent) = &event.parent {
             let position = find(self.conn, self.state.number, parent)?.ok_or_else(|| AppendError::UnknownParent {
                 session: self.session.clone(),
@@ -182,28 +210,31 @@ impl Writer<'_> {
         };
         let row = row_number(self.state.number, position);
         let columns = Columns::of(event);
-        let id = self.new_name(event.id.as_str())?;
-        let call = columns.call.map(|call| self.name(call)).transpose()?;
-        let response = columns.response.map(|response| self.name(response)).transpose()?;
+        let (id, number) = (event.id.as_str(), self.state.number);
         self.conn
-            .prepare_cached("INSERT INTO event VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?
-            .execute((row, self.state.number, branch, parent, id, columns.kind, columns.flags, call, response))
+            .prepare_cached(
+                "INSERT INTO event (row, session, branch, parent, id, kind, flags, call, response) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            )?
+            .execute((row, number, branch, parent, id, columns.kind, columns.flags, columns.call, columns.response))
             .map_err(|error| match error {
                 SqliteError::SqliteFailure(code, _) if code.extended_code == SQLITE_CONSTRAINT_UNIQUE => {
                     AppendError::Duplicate { session: self.session.clone(), id: event.id.clone() }
                 }
                 error => error.into(),
             })?;
-        self.conn.prepare_cached("INSERT INTO body VALUES (?1, ?2, ?3)")?.execute((row, hash, &body.json)).map_err(
-            |error| match error {
+        self.conn
+            .prepare_cached("INSERT INTO body (row, hash, json, erased) VALUES (?1, ?2, ?3, ?4)")?
+            .execute((row, hash, &body.json, body.erased.then_some(body.digest)))
+            .map_err(|error| match error {
                 SqliteError::SqliteFailure(code, _) if code.extended_code == SQLITE_TOOBIG => {
                     AppendError::TooLarge { id: event.id.clone(), bytes: body.json.len(), limit: MAX_EVENT_BYTES }
                 }
                 error => error.into(),
-            },
-        )?;
+            })?;
         self.place = Some(Place { position, branch, hash, is_tip: true });
         self.moved = true;
+        self.last_id = Some(event.id.clone());
         self.state.events += 1;
         Ok(())
     }
@@ -212,12 +243,9 @@ impl Writer<'_> {
         self.store_tip()?;
         let branch = self.state.branches;
         let fork = self.place.as_ref().map(|place| place.position);
-        self.conn.prepare_cached("INSERT INTO branch VALUES (?1, ?2, ?3, ?4, ?4)")?.execute((
-            self.state.number,
-            branch,
-            fork,
-            first,
-        ))?;
+        self.conn
+            .prepare_cached("INSERT INTO branch (session, branch, fork, first, tip) VALUES (?1, ?2, ?3, ?4, ?4)")?
+            .execute((self.state.number, branch, fork, first))?;
         self.state.branches += 1;
         Ok(branch)
     }
@@ -236,50 +264,26 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// The number of a text that is usually there already.
-    fn name(&self, text: &str) -> Result<i64, StorageError> {
-        let known = self
-            .conn
-            .prepare_cached("SELECT name FROM name WHERE text = ?1")?
-            .query_row([text], |row| row.get(0))
-            .optional()?;
-        match known {
-            Some(name) => Ok(name),
-            None => {
-                self.conn.prepare_cached("INSERT INTO name (text) VALUES (?1)")?.execute([text])?;
-                Ok(self.conn.last_insert_rowid())
-            }
-        }
-    }
-
-    /// The number of a text that is usually new.
-    fn new_name(&self, text: &str) -> Result<i64, StorageError> {
-        let inserted =
-            self.conn.prepare_cached("INSERT INTO name (text) VALUES (?1) ON CONFLICT DO NOTHING")?.execute([text])?;
-        match inserted {
-            0 => self.name(text),
-            _ => Ok(self.conn.last_insert_rowid()),
-        }
-    }
-
-    fn finish(mut self) -> Result<i64, StorageError> {
+    pub(crate) fn finish(mut self) -> Result<Appended, StorageError> {
         self.store_tip()?;
+        let State { number, events, branches, .. } = self.state;
+        let head = self.place.as_ref().map(|place| place.position);
         self.conn
             .prepare_cached("UPDATE session SET events = ?2, branches = ?3, head = ?4 WHERE session = ?1")?
-            .execute((
-                self.state.number,
-                self.state.events,
-                self.state.branches,
-                self.place.as_ref().map(|place| place.position),
-            ))?;
-        Ok(self.state.events)
+            .execute((number, events, branches, head))?;
+        segment::seal(self.conn, number, self.first, events)?;
+        let head = match self.last_id.take() {
+            Some(id) => Some(id),
+            None => self.head()?,
+        };
+        Ok(Appended { positions: self.first as u64..events as u64, head })
     }
 }
 
 /// The id of the event at a position.
-fn id_at(conn: &Connection, session: i64, position: i64) -> Result<EventId, StorageError> {
+pub(crate) fn id_at(conn: &Connection, session: i64, position: i64) -> Result<EventId, StorageError> {
     let id: String = conn
-        .prepare_cached("SELECT n.text FROM event e JOIN name n ON n.name = e.id WHERE e.row = ?1")?
+        .prepare_cached("SELECT id FROM event WHERE row = ?1")?
         .query_row([row_number(session, position)], |row| row.get(0))?;
     Ok(EventId::from(id))
 }

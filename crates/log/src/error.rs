@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use condenser::EventId;
 use rusqlite::ErrorCode;
 
-use crate::SessionId;
+use crate::{RuleSet, SessionId};
 
 /// Why the file could not be read or written. Nothing is half written after any of these.
 #[derive(Debug, thiserror::Error)]
@@ -129,6 +129,16 @@ pub enum OpenError {
         path: PathBuf,
         /// The file's major version.
         found: i64,
+    },
+    /// The file's version is older, and bringing it to the version of this build takes writing.
+    #[error("{}: log format {found} has to be migrated to {supported}; open it once for writing", path.display())]
+    NeedsMigration {
+        /// The path.
+        path: PathBuf,
+        /// The file's major version.
+        found: i64,
+        /// The major version this build reads.
+        supported: i64,
     },
     /// SQLite granted another journal mode than the one asked for.
     #[error("{}: journal mode {wanted} was asked for and {granted} granted; the file system may not support it, choose another `Options::journal`", path.display())]
@@ -286,6 +296,209 @@ pub enum ReadError {
     /// The file could not be read.
     #[error(transparent)]
     Storage(#[from] StorageError),
+}
+
+/// Why a call of the recall tool has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecallError {
+    /// The arguments name neither one event nor one search.
+    #[error("give either `event_id` or `search`, the latter with at least one letter or digit")]
+    Arguments,
+    /// The session could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// Why a session was not exported, or not to its end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// The session could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The output could not be written.
+    #[error("the export could not be written")]
+    Io(#[from] std::io::Error),
+}
+
+/// Why an exported session was not imported. Nothing of it is stored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// The input is something else.
+    #[error("not an exported session: the first line does not say so")]
+    NotAnExport,
+    /// A newer build wrote the export.
+    #[error("export version {found} is newer than {supported}, the newest this build reads; use a newer build")]
+    Newer {
+        /// The version of the export.
+        found: u32,
+        /// The newest version this build reads.
+        supported: u32,
+    },
+    /// The log has this session.
+    #[error("the log already has session {0}; import it into another log, or drop it first")]
+    Exists(SessionId),
+    /// A line cannot be read.
+    #[error("line {line}: {detail}")]
+    Line {
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong; at most a short excerpt of the content.
+        detail: String,
+    },
+    /// The input ends before the export does.
+    #[error("the export is cut short before line {line}; export it again")]
+    CutShort {
+        /// The line that is missing, from 1.
+        line: u64,
+    },
+    /// The input could not be read.
+    #[error("the export could not be read")]
+    Io(#[from] std::io::Error),
+    /// An event could not be appended.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// The session could not be created.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The log could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// Why there is no backup. Nothing stands at its place.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BackupError {
+    /// A file is in the way.
+    #[error("{}: there is a file already; name another, or remove it", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The log could not be read, or the copy not written.
+    #[error("{}: {source}", path.display())]
+    Storage {
+        /// The path of the copy.
+        path: PathBuf,
+        /// Why.
+        source: StorageError,
+    },
+}
+
+/// Why a session was not opened to its view.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ViewError {
+    /// The session is read by rules that this build does not have.
+    #[error("session {session} is read by the rules {} version {}, which this build does not have; use a newer build", rules.name, rules.version)]
+    Rules {
+        /// The session.
+        session: SessionId,
+        /// Its rules.
+        rules: RuleSet,
+    },
+    /// The session could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// Why a condensation was not appended. Nothing is stored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CondensationError {
+    /// The decision no longer holds; decide again on the head as it is.
+    #[error("the condensation was decided on {} and is stale: {reason}", shown(basis))]
+    Stale {
+        /// The session.
+        session: SessionId,
+        /// The event it was decided on.
+        basis: Option<EventId>,
+        /// Why it is stale.
+        reason: Stale,
+    },
+    /// The event could not be appended.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// What came after the basis could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// Why a condensation is stale.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Stale {
+    /// The basis does not lie on the way to the head: it was moved.
+    #[error("that event does not lie on the way to the head")]
+    NotAnAncestor,
+    /// Another condensation came after the basis.
+    #[error("condensation {0} came after it")]
+    Condensed(EventId),
+    /// An undo came after the basis.
+    #[error("undo {0} came after it")]
+    Undone(EventId),
+    /// This event, which the record lists, was pinned after the basis.
+    #[error("event {0}, which it lists, was pinned after it")]
+    Pinned(EventId),
+}
+
+/// Why an undo or a pin was not appended. Nothing is stored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MarkError {
+    /// No such condensation, or none at all, is in force on the active branch.
+    #[error("{} on the active branch of session {session}", not_in_force(id))]
+    NotInForce {
+        /// The session.
+        session: SessionId,
+        /// The condensation that was named.
+        id: Option<EventId>,
+    },
+    /// The event could not be appended.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// The session could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+fn not_in_force(id: &Option<EventId>) -> String {
+    match id {
+        Some(id) => format!("no condensation {id} is in force"),
+        None => "no condensation is in force".to_owned(),
+    }
+}
+
+macro_rules! through {
+    ($($error:ident: $by:ident),*) => {$(
+        impl From<StorageError> for $error {
+            fn from(error: StorageError) -> Self {
+                Self::$by(error.into())
+            }
+        }
+
+        impl From<rusqlite::Error> for $error {
+            fn from(error: rusqlite::Error) -> Self {
+                Self::$by(error.into())
+            }
+        }
+    )*};
+}
+through!(CondensationError: Append, MarkError: Append, SearchError: Read, ExportError: Read);
+
+/// Why a search gave nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SearchError {
+    /// The query has no letters or digits.
+    #[error("there is nothing to search for; give at least one word with a letter or a digit")]
+    NoWords,
+    /// The session, or what was found in it, could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
 }
 
 fn shown(id: &Option<EventId>) -> &str {

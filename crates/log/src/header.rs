@@ -1,8 +1,11 @@
 //! The columns of an event's header: what a view needs, apart from the body.
 
-use condenser::{Event, EventHeader};
+use condenser::{Class, Event, EventHeader};
 
+pub(crate) const MESSAGE: i64 = 2;
+pub(crate) const ACTION: i64 = 3;
 pub(crate) const CONDENSATION: i64 = 5;
+pub(crate) const CONDENSATION_FAILED: i64 = 7;
 pub(crate) const UNDO: i64 = 8;
 pub(crate) const PIN: i64 = 9;
 pub(crate) const UNPIN: i64 = 10;
@@ -35,6 +38,27 @@ pub(crate) fn kind_name(number: i64) -> &'static str {
         .and_then(|index| KINDS.get(index))
         .copied()
         .unwrap_or("unknown")
+}
+
+/// What a kind means to a view.
+pub(crate) fn class_of(kind: &str) -> Class {
+    match kind {
+        "system_prompt" => Class::SystemPrompt,
+        "message" => Class::Message,
+        "action" => Class::Action,
+        "observation" => Class::Observation,
+        "condensation" => Class::Condensation,
+        "condensation_request" => Class::CondensationRequest,
+        "undo" => Class::Undo,
+        "pin" => Class::Pin,
+        "unpin" => Class::Unpin,
+        _ => Class::Other,
+    }
+}
+
+/// As [`class_of`], of a kind's number.
+pub(crate) fn class(number: i64) -> Class {
+    class_of(kind_name(number))
 }
 
 /// The column `flags`: an action carries thinking blocks.
@@ -70,9 +94,16 @@ mod tests {
 
     #[test]
     fn the_numbers_that_queries_use_name_their_kinds() {
-        for (number, name) in
-            [(CONDENSATION, "condensation"), (UNDO, "undo"), (PIN, "pin"), (UNPIN, "unpin"), (UNKNOWN, "unknown")]
-        {
+        for (number, name) in [
+            (MESSAGE, "message"),
+            (ACTION, "action"),
+            (CONDENSATION, "condensation"),
+            (CONDENSATION_FAILED, "condensation_failed"),
+            (UNDO, "undo"),
+            (PIN, "pin"),
+            (UNPIN, "unpin"),
+            (UNKNOWN, "unknown"),
+        ] {
             assert_eq!(kind_name(number), name);
             assert_eq!(kind_number(name), number);
         }

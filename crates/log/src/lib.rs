@@ -75,6 +75,9 @@
 
 mod append;
 mod chain;
+mod condense;
+mod counts;
+mod erase;
 mod error;
 mod header;
 mod id;
@@ -82,11 +85,25 @@ mod log;
 mod read;
 mod recall;
 mod schema;
+mod search;
+mod segment;
+mod stats;
+mod tool;
+mod transfer;
 mod verify;
+mod view;
 
 pub use append::{Appended, MAX_EVENT_BYTES, MAX_EVENT_DEPTH};
-pub use error::{AppendError, Cause, OpenError, ReadError, SessionError, StorageError};
+pub use erase::ERASED;
+pub use error::{
+    AppendError, BackupError, Cause, CondensationError, ExportError, ImportError, MarkError, OpenError, ReadError,
+    RecallError, SearchError, SessionError, Stale, StorageError, ViewError,
+};
 pub use log::{Access, Journal, Log, NewSession, Options, RuleSet, SessionId, SessionInfo, Sync};
 pub use read::{Branch, Events, Headers, StoredHeader};
 pub use recall::SessionRecall;
+pub use search::{Hit, Hits, MAX_HITS, Query};
+pub use stats::Stats;
+pub use tool::{RECALL_TOOL, recall_tool};
+pub use transfer::{Import, is_export};
 pub use verify::{Fault, MAX_PROBLEMS, Problem, Verification};

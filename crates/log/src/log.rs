@@ -10,7 +10,7 @@ use condenser::EventId;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, TransactionBehavior};
 use serde_json::{Map, Value};
 
-use crate::append::{MAX_EVENT_DEPTH, depth};
+use crate::append::{MAX_EVENT_DEPTH, depth, id_at};
 use crate::error::{Cause, OpenError, ReadError, SessionError, StorageError};
 use crate::id::Ids;
 use crate::schema::{self, Format};
@@ -150,6 +150,9 @@ pub struct SessionInfo {
     pub branches: u64,
     /// The event that the next one follows; `None` at the very beginning.
     pub head: Option<EventId>,
+    /// Whether its import came to its end. What an import that died half way left is readable, and is dropped
+    /// with [`Log::drop_session`].
+    pub is_complete: bool,
 }
 
 /// An open event log.
@@ -216,7 +219,12 @@ impl Log {
                 let journal: String = conn.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
                 return Ok((found, journal));
             }
-            if !matches!(found, Format::Empty | Format::Current) {
+            let is_usable = match found {
+                Format::Empty | Format::Current => true,
+                Format::Older(major) => schema::can_migrate(major),
+                Format::Newer(_) | Format::Foreign(_) => false,
+            };
+            if !is_usable {
                 return Ok((found, String::new()));
             }
             if conn.is_readonly("main")? {
@@ -228,24 +236,32 @@ impl Log {
             conn.pragma_update(None, "synchronous", if options.sync == Sync::Full { "full" } else { "normal" })?;
             conn.pragma_update(None, "fullfsync", options.sync == Sync::Full)?;
             conn.pragma_update(None, "journal_size_limit", WAL_LIMIT)?;
-            if journal == wanted && found == Format::Empty {
-                schema::create(&conn)?;
-                return Ok((schema::format(&conn)?, journal));
+            if journal == wanted {
+                match found {
+                    Format::Empty => schema::create(&conn)?,
+                    Format::Older(_) => schema::migrate(&conn)?,
+                    _ => return Ok((found, journal)),
+                }
             }
-            Ok((found, journal))
+            Ok((schema::format(&conn)?, journal))
         })();
         match journal {
             Err(StorageError::Corrupt(cause)) if is_not_a_database(&conn) => {
                 Err(OpenError::NotALog { path, found: cause.to_string() })
             }
             Err(source) => Err(OpenError::Storage { path, source }),
-            Ok((Format::Empty | Format::Current, granted)) if options.access != Access::Read && granted != wanted => {
+            Ok((Format::Empty | Format::Current | Format::Older(_), granted))
+                if options.access != Access::Read && !granted.is_empty() && granted != wanted =>
+            {
                 Err(OpenError::Journal { path, wanted, granted })
             }
             Ok((Format::Empty, _)) => Err(OpenError::NotALog { path, found: "an empty file".to_owned() }),
             Ok((Format::Foreign(found), _)) => Err(OpenError::NotALog { path, found }),
             Ok((Format::Newer(found), _)) => Err(OpenError::Newer { path, found, supported: schema::MAJOR }),
-            Ok((Format::TooOld(found), _)) => Err(OpenError::NoMigration { path, found }),
+            Ok((Format::Older(found), _)) if schema::can_migrate(found) => {
+                Err(OpenError::NeedsMigration { path, found, supported: schema::MAJOR })
+            }
+            Ok((Format::Older(found), _)) => Err(OpenError::NoMigration { path, found }),
             Ok((Format::Current, journal)) => {
                 conn.set_prepared_statement_cache_capacity(64);
                 Ok(Self { conn, path, journal, clock: options.clock, ids: RefCell::new(Ids::new()) })
@@ -279,6 +295,10 @@ impl Log {
         self.new_ulid().map(EventId::from)
     }
 
+    pub(crate) fn now_ms(&self) -> u64 {
+        (self.clock)()
+    }
+
     fn new_ulid(&self) -> Result<String, StorageError> {
         let random = || {
             let mut bytes = [0; 16];
@@ -288,12 +308,29 @@ impl Log {
             })?;
             Ok(u128::from_le_bytes(bytes))
         };
-        self.ids.borrow_mut().next((self.clock)(), random)
+        self.ids.borrow_mut().next(self.now_ms(), random)
     }
 
     /// Starts a session. Its head is `None` until events are appended.
     pub fn create_session(&self, session: NewSession) -> Result<SessionId, SessionError> {
-        let id = SessionId(self.new_ulid()?);
+        self.insert_session(self.new_session_id()?, session, self.now_ms(), true)
+    }
+
+    pub(crate) fn new_session_id(&self) -> Result<SessionId, StorageError> {
+        self.new_ulid().map(SessionId)
+    }
+
+    pub(crate) fn id_at(&self, session: i64, position: i64) -> Result<EventId, StorageError> {
+        id_at(&self.conn, session, position)
+    }
+
+    pub(crate) fn insert_session(
+        &self,
+        id: SessionId,
+        session: NewSession,
+        created_ms: u64,
+        is_complete: bool,
+    ) -> Result<SessionId, SessionError> {
         let meta = Value::Object(session.meta).to_string();
         let depth = depth(meta.as_bytes());
         if depth > MAX_EVENT_DEPTH {
@@ -304,10 +341,12 @@ impl Log {
         if last >= MAX_SESSIONS {
             return Err(SessionError::TooManySessions(last));
         }
-        let created = i64::try_from((self.clock)()).unwrap_or(i64::MAX);
+        let number = last + 1;
+        let created = i64::try_from(created_ms).unwrap_or(i64::MAX);
         tx.execute(
-            "INSERT INTO session VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, NULL)",
-            (last + 1, &id.0, &session.name, created, &session.rules.name, session.rules.version, meta),
+            "INSERT INTO session (session, id, name, created, rules, rules_version, meta, events, branches, complete) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, 0, ?8)",
+            (number, &id.0, &session.name, created, &session.rules.name, session.rules.version, meta, is_complete),
         )?;
         tx.commit()?;
         Ok(id)
@@ -351,8 +390,8 @@ impl Log {
 
 macro_rules! session_sql {
     () => {
-        "SELECT s.id, s.name, s.created, s.rules, s.rules_version, s.meta, s.events, s.branches, n.text \
-         FROM session s LEFT JOIN event e ON e.row = (s.session << 32) + s.head LEFT JOIN name n ON n.name = e.id"
+        "SELECT s.id, s.name, s.created, s.rules, s.rules_version, s.meta, s.events, s.branches, e.id, s.complete \
+         FROM session s LEFT JOIN event e ON e.row = (s.session << 32) + s.head"
     };
 }
 use session_sql;
@@ -370,6 +409,7 @@ fn session_info(row: &Row<'_>) -> rusqlite::Result<SessionInfo> {
         events: row.get(6)?,
         branches: row.get(7)?,
         head: row.get::<_, Option<String>>(8)?.map(EventId::from),
+        is_complete: row.get(9)?,
     })
 }
 
@@ -417,7 +457,7 @@ impl State {
 /// The position of an event.
 pub(crate) fn find(conn: &Connection, session: i64, id: &EventId) -> Result<Option<i64>, StorageError> {
     let row: Option<i64> = conn
-        .prepare_cached("SELECT e.row FROM name n JOIN event e ON e.id = n.name AND e.session = ?1 WHERE n.text = ?2")?
+        .prepare_cached("SELECT row FROM event WHERE session = ?1 AND id = ?2")?
         .query_row((session, id.as_str()), |row| row.get(0))
         .optional()?;
     row.map(|row| position(session, row)).transpose()
@@ -431,7 +471,7 @@ pub(crate) fn position(session: i64, row: i64) -> Result<i64, StorageError> {
     }
 }
 
-fn create_file(path: &Path) -> std::io::Result<()> {
+pub(crate) fn create_file(path: &Path) -> std::io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

@@ -8,7 +8,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use crate::error::{ReadError, StorageError};
-use crate::header::{CONDENSATION, INTERIM, PIN, THINKING, UNDO, UNPIN, kind_name};
+use crate::header::{CONDENSATION, INTERIM, PIN, THINKING, UNDO, UNPIN, class_of, kind_name};
 use crate::log::{Log, SessionId, State, find, position, row_number};
 
 /// A page ends after this many rows.
@@ -25,8 +25,8 @@ impl Log {
     /// Covers the events there are now, and reads them in pages: a slow reader holds nothing up.
     pub fn events(&self, session: &SessionId) -> Result<Events<'_>, ReadError> {
         let state = self.state(session)?;
-        let all = (state.events > 0).then_some(Segment { branch: None, next: 0, last: state.events - 1 });
-        Ok(Events::new(Walk::new(self, session, &state, all.into_iter().collect())))
+        let all = (state.events > 0).then_some(Run { branch: None, next: 0, last: state.events - 1 });
+        Ok(Events::new(Walk::new(self, session, state.number, all.into_iter().collect())))
     }
 
     /// The events from the root to `head`, both included; without `head`, to the session's head.
@@ -61,20 +61,19 @@ impl Log {
         let tx = self.conn.unchecked_transaction()?;
         let state = self.state(session)?;
         let active = match state.head {
-            Some(head) => Some(segment_to(&tx, state.number, head)?.0.branch),
+            Some(head) => Some(run_to(&tx, state.number, head)?.0.branch),
             None => None,
         };
         let mut statement = tx.prepare_cached(
-            "SELECT b.branch, t.text, b.fork, f.text FROM branch b \
-             JOIN event te ON te.row = (?1 << 32) + b.tip JOIN name t ON t.name = te.id \
-             LEFT JOIN event fe ON fe.row = (?1 << 32) + b.fork LEFT JOIN name f ON f.name = fe.id \
+            "SELECT b.branch, t.id, f.id FROM branch b \
+             JOIN event t ON t.row = (?1 << 32) + b.tip LEFT JOIN event f ON f.row = (?1 << 32) + b.fork \
              WHERE b.session = ?1 ORDER BY b.branch",
         )?;
         let branches = statement.query_map([state.number], |row| {
             let number: i64 = row.get(0)?;
             Ok(Branch {
                 tip: row.get::<_, String>(1)?.into(),
-                fork: row.get::<_, Option<String>>(3)?.map(EventId::from),
+                fork: row.get::<_, Option<String>>(2)?.map(EventId::from),
                 is_active: active == Some(Some(number)),
             })
         })?;
@@ -86,6 +85,12 @@ impl Log {
     }
 
     fn walk_to(&self, session: &SessionId, head: Option<&EventId>) -> Result<Walk<'_>, ReadError> {
+        let (number, runs) = self.runs_to(session, head)?;
+        Ok(Walk::new(self, session, number, runs.into()))
+    }
+
+    /// The session's number, and the runs of events from the root to `head`.
+    pub(crate) fn runs_to(&self, session: &SessionId, head: Option<&EventId>) -> Result<(i64, Vec<Run>), ReadError> {
         // One transaction, so that the head and its branches belong together.
         let tx = self.conn.unchecked_transaction()?;
         let state = self.state(session)?;
@@ -96,14 +101,15 @@ impl Log {
                     .ok_or_else(|| ReadError::NoEvent { session: session.clone(), id: id.clone() })?,
             ),
         };
-        let mut segments = VecDeque::new();
+        let mut runs = Vec::new();
         let mut next = head;
         while let Some(last) = next {
-            let (segment, fork) = segment_to(&tx, state.number, last)?;
-            segments.push_front(segment);
+            let (run, fork) = run_to(&tx, state.number, last)?;
+            runs.push(run);
             next = fork;
         }
-        Ok(Walk::new(self, session, &state, segments))
+        runs.reverse();
+        Ok((state.number, runs))
     }
 }
 
@@ -175,18 +181,7 @@ impl EventHeader for StoredHeader {
     }
 
     fn class(&self) -> Class {
-        match self.kind {
-            "system_prompt" => Class::SystemPrompt,
-            "message" => Class::Message,
-            "action" => Class::Action,
-            "observation" => Class::Observation,
-            "condensation" => Class::Condensation,
-            "condensation_request" => Class::CondensationRequest,
-            "undo" => Class::Undo,
-            "pin" => Class::Pin,
-            "unpin" => Class::Unpin,
-            _ => Class::Other,
-        }
+        class_of(self.kind)
     }
 
     fn call_id(&self) -> Option<&str> {
@@ -226,10 +221,8 @@ impl Iterator for Headers<'_> {
     type Item = Result<StoredHeader, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        const SQL: &str = "SELECT e.row, e.parent, e.kind, e.flags, i.text, c.text, r.text, \
-             CASE WHEN e.kind IN (5, 8, 9, 10) THEN (SELECT json FROM body WHERE row = e.row) END \
-             FROM event e LEFT JOIN name i ON i.name = e.id \
-             LEFT JOIN name c ON c.name = e.call LEFT JOIN name r ON r.name = e.response \
+        const SQL: &str = "SELECT e.row, e.parent, e.kind, e.flags, e.id, e.call, e.response, \
+             CASE WHEN e.kind IN (5, 8, 9, 10) THEN (SELECT json FROM body WHERE row = e.row) END FROM event e \
              WHERE e.row BETWEEN ?1 AND ?2 AND (?3 IS NULL OR e.branch = ?3) ORDER BY e.row";
         self.walk.next(SQL, &mut self.page, header)
     }
@@ -268,14 +261,14 @@ fn header(row: &Row<'_>, position: i64, parent: Option<i64>) -> Result<(StoredHe
 
 /// A run of events of one branch (or of all), by position.
 #[derive(Debug)]
-struct Segment {
-    branch: Option<i64>,
-    next: i64,
-    last: i64,
+pub(crate) struct Run {
+    pub(crate) branch: Option<i64>,
+    pub(crate) next: i64,
+    pub(crate) last: i64,
 }
 
 /// The part of the event's own branch up to it, and the event that this part forks off.
-fn segment_to(conn: &Connection, session: i64, last: i64) -> Result<(Segment, Option<i64>), StorageError> {
+pub(crate) fn run_to(conn: &Connection, session: i64, last: i64) -> Result<(Run, Option<i64>), StorageError> {
     let (branch, first, fork): (i64, i64, Option<i64>) = conn
         .prepare_cached(
             "SELECT e.branch, b.first, b.fork FROM event e \
@@ -288,23 +281,23 @@ fn segment_to(conn: &Connection, session: i64, last: i64) -> Result<(Segment, Op
     if !(0..=last).contains(&first) || fork.is_some_and(|fork| !(0..first).contains(&fork)) {
         return Err(StorageError::corrupt(format!("branch {branch} of session number {session} is impossible")));
     }
-    Ok((Segment { branch: Some(branch), next: first, last }, fork))
+    Ok((Run { branch: Some(branch), next: first, last }, fork))
 }
 
-/// Reads segments page by page; between pages no statement is open.
+/// Reads runs page by page; between pages no statement is open.
 #[derive(Debug)]
 struct Walk<'a> {
     log: &'a Log,
     session: SessionId,
     number: i64,
-    segments: VecDeque<Segment>,
+    runs: VecDeque<Run>,
     /// The position read last.
     previous: Option<i64>,
 }
 
 impl<'a> Walk<'a> {
-    fn new(log: &'a Log, session: &SessionId, state: &State, segments: VecDeque<Segment>) -> Self {
-        Self { log, session: session.clone(), number: state.number, segments, previous: None }
+    fn new(log: &'a Log, session: &SessionId, number: i64, runs: VecDeque<Run>) -> Self {
+        Self { log, session: session.clone(), number, runs, previous: None }
     }
 
     /// The next item of `page`, which is filled from `sql` (columns: row, parent, then what `read` wants) when empty.
@@ -316,13 +309,13 @@ impl<'a> Walk<'a> {
     ) -> Option<Result<T, ReadError>> {
         // What was read before an error is handed out before it.
         let mut outcome = Ok(());
-        while page.is_empty() && !self.segments.is_empty() && outcome.is_ok() {
+        while page.is_empty() && !self.runs.is_empty() && outcome.is_ok() {
             outcome = self.fill(sql, page, &read);
         }
         match (page.pop_front(), outcome) {
             (item, Ok(())) => item.map(Ok),
             (None, Err(error)) => {
-                self.segments.clear();
+                self.runs.clear();
                 Some(Err(error))
             }
             // The next call reads the failing row again, as the first of its page.
@@ -336,36 +329,33 @@ impl<'a> Walk<'a> {
         page: &mut VecDeque<T>,
         read: impl Fn(&Row<'_>, i64, Option<i64>) -> Result<(T, usize), String>,
     ) -> Result<(), ReadError> {
-        let Some(segment) = self.segments.front_mut() else { return Ok(()) };
+        let Some(run) = self.runs.front_mut() else { return Ok(()) };
         let mut statement = self.log.conn.prepare_cached(sql)?;
-        let mut rows = statement.query((
-            row_number(self.number, segment.next),
-            row_number(self.number, segment.last),
-            segment.branch,
-        ))?;
+        let mut rows =
+            statement.query((row_number(self.number, run.next), row_number(self.number, run.last), run.branch))?;
         let mut bytes = 0;
         while page.len() < PAGE_ROWS && bytes < PAGE_BYTES {
             let Some(row) = rows.next()? else {
-                if self.previous != Some(segment.last) {
-                    return Err(damaged(&self.session, segment.next, MISSING.to_owned()));
+                if self.previous != Some(run.last) {
+                    return Err(damaged(&self.session, run.next, MISSING.to_owned()));
                 }
-                self.segments.pop_front();
+                self.runs.pop_front();
                 break;
             };
             let position = position(self.number, row.get(0)?)?;
             let parent: Option<i64> = row.get(1)?;
-            let follows = match segment.branch {
-                Some(_) => position >= segment.next && parent == self.previous,
-                None => position == segment.next,
+            let follows = match run.branch {
+                Some(_) => position >= run.next && parent == self.previous,
+                None => position == run.next,
             };
             if !follows {
-                return Err(damaged(&self.session, segment.next, MISSING.to_owned()));
+                return Err(damaged(&self.session, run.next, MISSING.to_owned()));
             }
             let (item, size) =
                 read(row, position, parent).map_err(|detail| damaged(&self.session, position, detail))?;
             page.push_back(item);
             bytes += size;
-            segment.next = position + 1;
+            run.next = position + 1;
             self.previous = Some(position);
         }
         Ok(())
@@ -373,9 +363,9 @@ impl<'a> Walk<'a> {
 }
 
 const MISSING: &str = "it is missing, or does not follow the event before it";
-const NO_BODY: &str = "its body is missing";
+pub(crate) const NO_BODY: &str = "its body is missing";
 
-fn damaged(session: &SessionId, position: i64, detail: String) -> ReadError {
+pub(crate) fn damaged(session: &SessionId, position: i64, detail: String) -> ReadError {
     ReadError::Damaged { session: session.clone(), position: position as u64, detail }
 }
 
@@ -390,6 +380,6 @@ pub(crate) fn parse(json: ValueRef<'_>) -> Result<(Event, usize), String> {
     }
 }
 
-fn excerpt(message: &str) -> String {
+pub(crate) fn excerpt(message: &str) -> String {
     message.chars().take(EXCERPT).collect()
 }

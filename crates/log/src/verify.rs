@@ -7,10 +7,12 @@ use rusqlite::types::ValueRef;
 use rusqlite::{OptionalExtension, Row};
 
 use crate::chain::{self, Hash};
+use crate::erase::tombstone;
 use crate::error::{ReadError, StorageError};
 use crate::header::{Columns, kind_name};
 use crate::log::{Log, SessionId, State, position, row_number};
 use crate::read::parse;
+use crate::segment::{self, SEGMENT};
 
 /// Rows read in one transaction.
 const PAGE_ROWS: usize = 1024;
@@ -29,6 +31,10 @@ pub struct Verification {
     pub problems: Vec<Problem>,
     /// All problems, listed or not.
     pub n_problems: u64,
+    /// Events whose body was erased, by position; the first [`MAX_PROBLEMS`]. They are no problems.
+    pub erased: Vec<EventId>,
+    /// All erased events, listed or not.
+    pub n_erased: u64,
 }
 
 /// One event that is not what was appended.
@@ -56,6 +62,10 @@ pub enum Fault {
     HeaderDiffers,
     /// Its branch, or the session's counters, do not fit its place.
     Misplaced,
+    /// It was erased, and what stands in its place says more than that.
+    TombstoneDiffers,
+    /// The packed headers, which a view is built from, say something else than its header row, or are missing.
+    PackedDiffers,
 }
 
 impl fmt::Display for Fault {
@@ -66,6 +76,8 @@ impl fmt::Display for Fault {
             Self::Changed => "the body, the hash or the event before it was changed",
             Self::HeaderDiffers => "the header row does not fit the body",
             Self::Misplaced => "the branch or the session's counters do not fit",
+            Self::TombstoneDiffers => "it was erased, and its tombstone was changed",
+            Self::PackedDiffers => "the packed headers do not fit the header row",
         })
     }
 }
@@ -116,6 +128,7 @@ impl Log {
             next = check.page(next)?;
         }
         check.finish(beyond);
+        check.packed()?;
         Ok(check.found)
     }
 
@@ -142,9 +155,8 @@ impl Check<'_> {
     fn page(&mut self, mut next: i64) -> Result<i64, ReadError> {
         let log = self.log;
         let mut statement = log.conn.prepare_cached(
-            "SELECT e.row, e.parent, e.branch, e.kind, e.flags, i.text, c.text, r.text, e.session, b.hash, b.json \
-             FROM event e LEFT JOIN body b ON b.row = e.row LEFT JOIN name i ON i.name = e.id \
-             LEFT JOIN name c ON c.name = e.call LEFT JOIN name r ON r.name = e.response \
+            "SELECT e.row, e.parent, e.branch, e.kind, e.flags, e.id, e.call, e.response, e.session, b.hash, b.json, \
+             b.erased FROM event e LEFT JOIN body b ON b.row = e.row \
              WHERE e.row BETWEEN ?1 AND ?2 ORDER BY e.row",
         )?;
         let number = self.state.number;
@@ -193,17 +205,32 @@ impl Check<'_> {
             },
         };
         self.previous = Some((at, hash));
-        if before.is_none_or(|before| chain::link(&before, &chain::digest(json)) != hash) {
+        let erased: Option<Hash> = row.get(11)?;
+        let digest = erased.unwrap_or_else(|| chain::digest(json));
+        if before.is_none_or(|before| chain::link(&before, &digest) != hash) {
             self.report(at, id, Fault::Changed);
             return Ok(json.len());
         }
         let (kind, flags): (i64, i64) = (row.get(3)?, row.get(4)?);
         let (call, response): (Option<String>, Option<String>) = (row.get(6)?, row.get(7)?);
-        let fits = parse(row.get_ref(10)?).is_ok_and(|(event, _)| {
+        let event = parse(row.get_ref(10)?).map(|(event, _)| event);
+        if erased.is_some() {
+            self.found.n_erased += 1;
+            if let Some(id) = &id
+                && self.found.erased.len() < MAX_PROBLEMS
+            {
+                self.found.erased.push(id.clone());
+            }
+            if !event.as_ref().is_ok_and(|event| tombstone(event.clone()) == *event) {
+                self.report(at, id.clone(), Fault::TombstoneDiffers);
+            }
+        }
+        let fits = event.is_ok_and(|event| {
             let columns = Columns::of(&event);
             // A newer build may have given a kind a number of its own.
             (columns.kind == kind || kind_name(kind) == event.kind.name())
-                && columns.flags == flags
+                // The row of an erased event still tells that there was thinking.
+                && (columns.flags == flags || erased.is_some())
                 && columns.call == call.as_deref()
                 && columns.response == response.as_deref()
                 && Some(&event.id) == id.as_ref()
@@ -253,6 +280,24 @@ impl Check<'_> {
         if self.found.problems.len() < MAX_PROBLEMS {
             self.found.problems.push(Problem { position: position as u64, id, fault });
         }
+    }
+
+    /// Compares the packed headers with the rows that they repeat.
+    fn packed(&mut self) -> Result<(), ReadError> {
+        let number = self.state.number;
+        let conn = &self.log.conn;
+        for first in (0..self.state.events / SEGMENT).map(|n| n * SEGMENT) {
+            // Rows that do not fit a segment, or are not all there, are reported by themselves where they are wrong.
+            let Some(expected) = segment::pack(conn, number, first)? else { continue };
+            let stored: Option<Vec<u8>> = conn
+                .prepare_cached("SELECT data FROM segment WHERE row = ?1")?
+                .query_row([row_number(number, first)], |row| row.get(0))
+                .optional()?;
+            for (index, id) in segment::differences(stored, expected) {
+                self.report(first + index, id, Fault::PackedDiffers);
+            }
+        }
+        Ok(())
     }
 
     /// What only the whole session tells: each branch's end, and whether the counters cover everything.

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::*;
+use condenser::Tokens;
 use condenser_log::{
-    Access, AppendError, Fault, Journal, Log, OpenError, Options, ReadError, SessionError, SessionId, StorageError,
+    Access, AppendError, Fault, Journal, Log, OpenError, Options, Query, ReadError, SessionError, SessionId,
+    StorageError,
 };
 use rusqlite::Connection;
 
@@ -32,8 +34,8 @@ fn a_newer_major_is_refused_by_number_and_left_as_it_is() {
     let before = fs::read(&path).unwrap();
     for access in [Access::Create, Access::Write, Access::Read] {
         let error = Log::open(&path, Options { access, ..Options::default() }).unwrap_err();
-        assert!(matches!(error, OpenError::Newer { found: 99, supported: 1, .. }), "{error}");
-        assert!(error.to_string().contains("log format 99 is newer than 1, the newest this build reads"), "{error}");
+        assert!(matches!(error, OpenError::Newer { found: 99, supported: 2, .. }), "{error}");
+        assert!(error.to_string().contains("log format 99 is newer than 2, the newest this build reads"), "{error}");
     }
     let error = Log::open(&path, Options { journal: Journal::Rollback, ..Options::default() }).unwrap_err();
     assert!(matches!(error, OpenError::Newer { .. }), "{error}");
@@ -66,7 +68,7 @@ fn what_is_not_a_log_is_refused_and_left_as_it_is() {
     fs::write(&text, "not a database, and longer than the hundred bytes that a header of SQLite takes ".repeat(10))
         .unwrap();
     let other = dir.path().join("other.db");
-    Connection::open(&other).unwrap().execute_batch("CREATE TABLE t (x); PRAGMA user_version = 1").unwrap();
+    Connection::open(&other).unwrap().execute_batch("CREATE TABLE t (x); PRAGMA user_version = 2").unwrap();
     for path in [&text, &other] {
         let before = fs::read(path).unwrap();
         for access in [Access::Create, Access::Read] {
@@ -137,6 +139,66 @@ fn a_file_without_permission_is_its_own_error() {
 }
 
 #[test]
+fn neighbours_that_cannot_be_opened_are_their_own_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, session) = small_log(dir.path());
+    fs::create_dir(dir.path().join("log.db-wal")).unwrap();
+    let error = Log::open(&path, Options::default()).unwrap_err();
+    assert!(matches!(error, OpenError::Storage { source: StorageError::Permission(_), .. }), "{error:?}");
+    assert!(error.to_string().contains("-wal and -shm"), "{error}");
+    fs::remove_dir(dir.path().join("log.db-wal")).unwrap();
+    assert_eq!(Log::open(&path, Options::default()).unwrap().events(&session).unwrap().count(), 51);
+}
+
+#[test]
+fn a_file_that_lost_its_end_is_its_own_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, _) = small_log(dir.path());
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() / 2 / 4096 * 4096]).unwrap();
+    let error = Log::open(&path, Options::default()).unwrap_err();
+    assert!(matches!(error, OpenError::Storage { source: StorageError::Corrupt(_), .. }), "{error:?}");
+    assert!(error.to_string().contains("restore it from a backup"), "{error}");
+}
+
+#[test]
+fn any_changed_byte_of_a_stored_payload_is_noticed_and_its_event_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.db");
+    let log = Log::open(&path, Options::default()).unwrap();
+    let s = session(&log, "s");
+    log.append(&s, &messages("e", 20)).unwrap();
+    let words: Vec<String> = (0..4000).map(|n| format!("w{n:05}")).collect();
+    log.append(&s, &[message("long", &words.join(" "))]).unwrap();
+    log.append(&s, &messages("f", 20)).unwrap();
+    let json = serde_json::to_string(&log.event(&s, &id("e5")).unwrap().unwrap()).unwrap();
+    log.compact().unwrap();
+    drop(log);
+    let sound = fs::read(&path).unwrap();
+    // SQLite leaves copies in unused parts of pages, so all places that look like the payload are changed at once.
+    let places = |needle: &str| -> Vec<usize> {
+        let windows = sound.windows(needle.len()).enumerate();
+        windows.filter(|(_, window)| *window == needle.as_bytes()).map(|(place, _)| place).collect()
+    };
+    let check = |places: &[usize], offset: usize, position: u64, name: &str| {
+        for bits in [0x01, 0x20, 0x80] {
+            let mut bytes = sound.clone();
+            places.iter().for_each(|place| bytes[place + offset] ^= bits);
+            fs::write(&path, &bytes).unwrap();
+            let log = Log::open(&path, Options { access: Access::Read, ..Options::default() }).unwrap();
+            let problems = log.verify(&s).unwrap().problems;
+            assert_eq!(problems.len(), 1, "{name} byte {offset}");
+            assert_eq!((problems[0].position, problems[0].fault), (position, Fault::Changed));
+            assert_eq!(problems[0].id, Some(id(name)));
+        }
+    };
+    // Every byte of a short body, and bytes all over one that takes many pages.
+    let short = places(&json);
+    (0..json.len()).for_each(|offset| check(&short, offset, 5, "e5"));
+    words.iter().step_by(131).for_each(|word| check(&places(word), 3, 20, "long"));
+}
+
+#[test]
 fn a_lock_that_is_held_too_long_is_its_own_error() {
     let dir = tempfile::tempdir().unwrap();
     let (path, session) = small_log(dir.path());
@@ -173,7 +235,7 @@ fn verify_names_each_event_that_was_tampered_with() {
         ("UPDATE event SET kind = 3 WHERE row & 0xffffffff = 16", "16 e5 HeaderDiffers"),
         ("UPDATE event SET flags = 0 WHERE row & 0xffffffff = 2", "2 a HeaderDiffers"),
         ("UPDATE event SET call = NULL WHERE row & 0xffffffff = 3", "3 o HeaderDiffers"),
-        ("UPDATE name SET text = 'stolen' WHERE text = 'e5'", "16 stolen HeaderDiffers"),
+        ("UPDATE event SET id = 'stolen' WHERE id = 'e5'", "16 stolen HeaderDiffers"),
         ("UPDATE branch SET tip = 20 WHERE branch = 0", "20 - Misplaced"),
         ("UPDATE session SET events = 52", "51 - HeaderMissing"),
         ("UPDATE session SET events = 50, head = 49", "50 - Misplaced"),
@@ -254,4 +316,61 @@ fn broken_bytes_anywhere_in_the_file_give_typed_errors_and_never_a_panic() {
         noticed += usize::from(read.is_err() || !sound || headers.is_err() || branches.is_err());
     }
     assert!(refused > 10 && noticed > 10, "{refused} refused, {noticed} noticed");
+}
+
+#[test]
+fn no_call_panics_on_a_file_with_random_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, session) = small_log(dir.path());
+    {
+        let log = Log::open(&path, Options::default()).unwrap();
+        log.append(&session, &messages("more", 1100)).unwrap();
+        log.index(&session).unwrap();
+        log.count_tokens(&session, "words", |_| Tokens(1)).unwrap();
+        log.compact().unwrap();
+    }
+    let sound = fs::read(&path).unwrap();
+    let mut random = 7_u64;
+    let mut draw = |below: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as usize % below
+    };
+    let mut failed = 0;
+    for round in 0..60 {
+        let mut bytes = sound.clone();
+        for _ in 0..=round % 4 {
+            let (place, length) = (draw(sound.len()), 1 + draw(64));
+            // The beginning of the file is damaged by the other tests.
+            let place = place.max(200);
+            let end = (place + length).min(sound.len());
+            bytes[place..end].iter_mut().for_each(|byte| *byte = draw(256) as u8);
+        }
+        for neighbour in ["log.db-wal", "log.db-shm"] {
+            let _ = fs::remove_file(dir.path().join(neighbour));
+        }
+        fs::write(&path, &bytes).unwrap();
+        let Ok(log) = Log::open(&path, Options::default()) else { continue };
+        let copy = Log::open_in_memory().unwrap();
+        let mut export = Vec::new();
+        let outcomes = [
+            log.view(&session, None).is_ok(),
+            log.verify(&session).is_ok_and(|found| found.problems.is_empty()),
+            log.search(&session, &Query::new("text")).is_ok(),
+            log.export(&session, &mut export).is_ok(),
+            copy.import_export(&export[..]).is_ok(),
+            log.stats().is_ok(),
+            log.condensations(&session).is_ok(),
+            log.failed_attempts(&session).is_ok(),
+            log.token_counts(&session, "words").is_ok(),
+            log.count_tokens(&session, "others", |_| Tokens(1)).is_ok(),
+            log.undo(&session, None).is_ok(),
+            log.pin(&session, &[id("e1")]).is_ok(),
+            log.erase(&session, &id("e2")).is_ok(),
+            log.backup(dir.path().join(format!("copy{round}"))).is_ok(),
+            log.drop_session(&session).is_ok(),
+            log.compact().is_ok(),
+        ];
+        failed += outcomes.iter().filter(|is_ok| !**is_ok).count();
+    }
+    assert!(failed > 60, "only {failed} calls noticed anything");
 }

@@ -81,8 +81,8 @@ impl Folding {
         let state = layout.state;
         let start = layout.head(self.settings.keep_first);
         let limit = state.budget.limit().map(|limit| layout::as_counted(state, limit));
-        let is_large = state.budget.trigger().is_some_and(|trigger| state.tokens() > trigger);
-        let target = limit.filter(|_| is_large).map(|limit| limit.share(self.settings.target_share));
+        let is_large = state.budgets.trigger.tokens.is_some_and(|trigger| state.tokens() > trigger);
+        let target = layout::target(state, self.settings.target_share).filter(|_| is_large);
         let summary = limit.map_or(Tokens::ZERO, |limit| self.settings.max_tokens.min(limit.share(0.125)));
         let naive = layout.len().saturating_sub(self.settings.keep_last);
         (start, layout.tail(start, naive, summary, target, limit))
@@ -95,7 +95,7 @@ impl Policy for Folding {
     }
 
     fn requirement(&self, state: &State<'_>) -> Requirement {
-        layout::requirement(state, self.settings.max_events, state.budget.trigger())
+        layout::requirement(state, self.settings.max_events, state.budgets.trigger.tokens)
     }
 
     fn plan(&self, state: &State<'_>, tried: &[Failure]) -> Result<Plan, NoPlan> {

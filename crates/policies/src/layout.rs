@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use condenser::budget::Origin;
 use condenser::event::{EventKind, Role};
 use condenser::{Class, EventId, Reason, Requirement, State, Tokens};
 
 /// Why to act: somebody asked, the request is larger than `max_tokens`, or the view is longer than `max_events`.
-/// As in OpenHands, too many entries alone are a soft reason.
+/// As in OpenHands, too many entries alone are a soft reason. The trigger of the budgets may lower both.
 pub(crate) fn requirement(state: &State<'_>, max_events: Option<usize>, max_tokens: Option<Tokens>) -> Requirement {
     let mut reasons = Vec::new();
     if state.view.has_unhandled_request() {
@@ -16,6 +17,7 @@ pub(crate) fn requirement(state: &State<'_>, max_events: Option<usize>, max_toke
         reasons.push(Reason::Tokens);
     }
     let is_hard = !reasons.is_empty();
+    let max_events = [max_events, state.budgets.trigger.events].into_iter().flatten().min();
     if max_events.is_some_and(|limit| state.view.len() > limit) {
         reasons.push(Reason::Events);
     }
@@ -30,6 +32,14 @@ pub(crate) fn requirement(state: &State<'_>, max_events: Option<usize>, max_toke
 pub(crate) fn as_counted(state: &State<'_>, limit: Tokens) -> Tokens {
     let (counted, reported) = (state.counted(), state.tokens());
     if reported > counted { limit.share(counted.0 as f64 / reported.0 as f64) } else { limit }
+}
+
+/// What a request that is too large is brought down to: a share of the limit, or what the host wants retained.
+pub(crate) fn target(state: &State<'_>, share: f64) -> Option<Tokens> {
+    let limit = state.budget.limit().map(|limit| as_counted(state, limit).share(share));
+    let retained = state.budgets.retained;
+    let retained = retained.tokens.filter(|_| retained.origin >= Origin::Set).map(|tokens| as_counted(state, tokens));
+    [limit, retained].into_iter().flatten().min()
 }
 
 /// A view, seen as what stays and what may leave.
@@ -169,7 +179,8 @@ impl<'s, 'a> Layout<'s, 'a> {
             };
             most.is_none_or(|most| size <= most)
         };
-        let mut from = naive.min(last).max(start);
+        let kept = self.state.budgets.retained.events.map_or(0, |events| self.len().saturating_sub(events));
+        let mut from = naive.max(kept).min(last).max(start);
         while let Some(end) = self.state.view.next_index(from).filter(|&end| end <= last) {
             if target.is_none() || fits(end, target) {
                 return end;

@@ -6,6 +6,16 @@
 //! [`policies`] lists them, [`by_name`] makes one with its defaults; each has a settings struct for everything else.
 //! What a policy must remember stands in the summaries and rewrites of its own records, never in the policy.
 //!
+//! A port is a module named after its system, of three layers:
+//!
+//! - `peer`: the original's message types and functions, exact, defects included; a crash or an endless loop of the
+//!   original is a typed error. Recorded answers of the original drive this layer, with the guards off.
+//! - `adapter`: a view as the peer would have stored it, with ids that lead back, and a decision of the peer as an edit.
+//! - `policy`: the [`condenser::Policy`], with a settings struct. The module's `policies()` lists it and its presets,
+//!   every constant a setting with default, unit and source.
+//!
+//! `exact` has what ports of JavaScript and Python programs share.
+//!
 //! ```
 //! use condenser::event::{EventKind, Message, Role, Source};
 //! use condenser::tokens::CharsPer4;
@@ -27,23 +37,37 @@
 //! assert!(matches!(outcome.result, OutcomeKind::Applied(_)));
 //! ```
 
+mod amortized;
+pub mod exact;
 mod extractive;
 mod folding;
+pub mod freecode;
 mod layout;
 mod masking;
 mod none;
 pub mod openhands;
+pub mod openhands_v0;
+pub mod pi;
+mod pipeline;
+pub mod powercode;
 mod recent;
 mod registry;
 mod summarizing;
+pub mod swe_agent;
 mod tools;
+mod turns;
+mod window;
 
+pub use amortized::{AmortizedForgetting, AmortizedSettings};
 pub use extractive::Extractive;
 pub use folding::{Folding, FoldingSettings};
 pub use masking::{MaskingSettings, ObservationMasking};
 pub use none::NoPolicy;
+pub use pipeline::Pipeline;
 pub use recent::{RecentEvents, RecentSettings};
 pub use registry::{
-    BadSetting, PolicyInfo, PolicyKind, Setting, UnknownPolicy, by_name, find, policies, read_settings,
+    BadSetting, Make, OWN, PolicyInfo, PolicyKind, Setting, SettingText, UnknownPolicy, by_name, find, nearest,
+    policies,
 };
 pub use summarizing::{LlmSummarizing, SummarizingSettings};
+pub use window::{ConversationWindow, WindowSettings};

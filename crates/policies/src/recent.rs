@@ -58,8 +58,8 @@ impl RecentEvents {
             keep = keep.min(layout.members(0, n).count() / 2);
         }
         let limit = state.budget.limit().map(|limit| layout::as_counted(state, limit));
-        let is_large = state.budget.trigger().is_some_and(|trigger| state.tokens() > trigger);
-        let target = limit.filter(|_| is_large).map(|limit| limit.share(self.settings.target_share));
+        let is_large = state.budgets.trigger.tokens.is_some_and(|trigger| state.tokens() > trigger);
+        let target = layout::target(state, self.settings.target_share).filter(|_| is_large);
         (start, layout.tail(start, n.saturating_sub(keep), Tokens::ZERO, target, limit))
     }
 }
@@ -70,31 +70,55 @@ impl Policy for RecentEvents {
     }
 
     fn requirement(&self, state: &State<'_>) -> Requirement {
-        layout::requirement(state, Some(self.settings.max_events), state.budget.trigger())
+        layout::requirement(state, Some(self.settings.max_events), state.budgets.trigger.tokens)
     }
 
     fn plan(&self, state: &State<'_>, tried: &[Failure]) -> Result<Plan, NoPlan> {
         let layout = Layout::new(state);
         let (start, end) = self.range(&layout);
-        if end <= start || layout.n_events(start, end) == 0 {
-            return Err(NoPlan::NoLegalCut);
-        }
-        // Without the marker the second time: it may be all that was in the way.
-        let summary = match tried.len() {
-            0 if state.recall => marker(&layout, start, end, self.settings.max_addresses).map(|text| (text, start)),
-            0 | 1 => None,
-            _ => return Err(NoPlan::Exhausted),
-        };
-        Ok(Plan::Edit(Edit { forget: layout.forget(start, end), summary, ..Edit::default() }))
+        forget(&layout, start, end, None, self.settings.max_addresses, tried)
     }
+}
+
+/// The plan that forgets what may leave of a range, but for one entry, with a line in its place while recall is on.
+pub(crate) fn forget(
+    layout: &Layout<'_, '_>,
+    start: usize,
+    end: usize,
+    stays: Option<usize>,
+    max_addresses: usize,
+    tried: &[Failure],
+) -> Result<Plan, NoPlan> {
+    let mut forget = layout.forget(start, end);
+    let stays = stays.and_then(|index| layout.state.view.get(index)).filter(|entry| forget.remove(entry.id()));
+    if end <= start || layout.n_events(start, end) <= usize::from(stays.is_some()) {
+        return Err(NoPlan::NoLegalCut);
+    }
+    // Without the line the second time: it may be all that was in the way.
+    let summary = match tried.len() {
+        0 if layout.state.recall => {
+            let line = marker(layout, start, end, stays.map(|entry| entry.index()), max_addresses);
+            // Behind what stays of the range, which may come first in it.
+            line.map(|text| (text, start + usize::from(stays.is_some_and(|entry| entry.index() >= start))))
+        }
+        0 | 1 => None,
+        _ => return Err(NoPlan::Exhausted),
+    };
+    Ok(Plan::Edit(Edit { forget, summary, ..Edit::default() }))
 }
 
 const MARKER: &str = " earlier events left out";
 
 /// The line that stands for the range, smaller than what leaves; `None` where even the bare line is not.
-fn marker(layout: &Layout<'_, '_>, start: usize, end: usize, max_addresses: usize) -> Option<String> {
+fn marker(
+    layout: &Layout<'_, '_>,
+    start: usize,
+    end: usize,
+    stays: Option<usize>,
+    max_addresses: usize,
+) -> Option<String> {
     let state = layout.state;
-    let mut n_events = layout.n_events(start, end);
+    let mut n_events = layout.n_events(start, end) - usize::from(stays.is_some());
     let mut addresses: Vec<String> = Vec::new();
     for index in layout.members(start, end) {
         let Some(entry) = state.view.get(index) else { continue };
@@ -108,7 +132,8 @@ fn marker(layout: &Layout<'_, '_>, start: usize, end: usize, max_addresses: usiz
             }
         }
     }
-    let most = layout.leaving(start, end);
+    let staying = stays.map_or(Tokens::ZERO, |index| state.entry_tokens()[index]);
+    let most = layout.leaving(start, end) - staying;
     let mut n_shown = addresses.len().min(max_addresses);
     loop {
         let shown = &addresses[addresses.len() - n_shown..];

@@ -18,6 +18,7 @@
 
 use std::collections::HashSet;
 
+use condenser::budget::Origin;
 use condenser::condensation::clip;
 use condenser::event::{ContentBlock, EventKind, Outcome, Role};
 use condenser::recall::address;
@@ -98,12 +99,16 @@ impl LlmSummarizing {
     }
 
     fn max_tokens(&self, state: &State<'_>) -> Option<Tokens> {
-        [self.settings.max_tokens, state.budget.trigger()].into_iter().flatten().min()
+        [self.settings.max_tokens, state.budgets.trigger.tokens].into_iter().flatten().min()
     }
 
     fn summary_tokens(&self, state: &State<'_>) -> Tokens {
-        let most = state.budget.limit().map(|limit| limit.share(0.125)).filter(|most| *most > Tokens::ZERO);
-        most.map_or(self.settings.summary_tokens, |most| most.min(self.settings.summary_tokens))
+        let budget = state.budgets.summary_output;
+        match budget.tokens.filter(|most| *most > Tokens::ZERO) {
+            Some(set) if budget.origin >= Origin::Set => set,
+            Some(most) => most.min(self.settings.summary_tokens),
+            None => self.settings.summary_tokens,
+        }
     }
 
     /// The range that the reasons ask for, or `None` where it would hold no event.
@@ -124,7 +129,8 @@ impl LlmSummarizing {
         }
         let limit = limit.filter(|_| reasons.contains(&Reason::Tokens));
         if let Some(limit) = limit {
-            let target = limit.share(0.5) - self.summary_tokens(state).min(limit.share(0.25));
+            let target = layout::target(state, 1.0).map_or(limit.share(0.5), |target| target.min(limit.share(0.5)));
+            let target = target - self.summary_tokens(state).min(limit.share(0.25));
             naive = naive.max((start..=last).find(|&end| layout.left(start, end) <= target).unwrap_or(last));
         }
         let meets_limits = |end: usize| {
@@ -172,7 +178,7 @@ impl LlmSummarizing {
             layout.members(start, end).filter_map(|index| state.view.get(index)?.summary()).collect();
         if !previous.is_empty() {
             let text = previous.join("\n\n");
-            request.previous = Some(unfenced(clip(&text, 15_000, 5_000).unwrap_or(text)));
+            request.previous = Some(clip(&text, 15_000, 5_000).unwrap_or(text));
         }
         let show = |index: usize, cap: usize| {
             let entry = state.view.get(index)?;
@@ -184,7 +190,7 @@ impl LlmSummarizing {
         };
         request.kept =
             Self::kept(layout, start, end).into_iter().filter_map(|index| show(index, KEPT_CHARACTERS)).collect();
-        let room = self.settings.input_tokens.or(state.budget.limit());
+        let room = [self.settings.input_tokens, state.budgets.summary_input.tokens].into_iter().flatten().min();
         let mut cap = cap;
         loop {
             let events = |index: &usize| state.view.get(*index).is_some_and(|entry| !entry.is_summary());
@@ -286,7 +292,7 @@ impl Policy for LlmSummarizing {
 }
 
 /// What the newest request wants the summary to care about, where no condensation came after it.
-fn guidance(state: &State<'_>) -> Option<String> {
+pub(crate) fn guidance(state: &State<'_>) -> Option<String> {
     if !state.view.has_unhandled_request() {
         return None;
     }
@@ -299,7 +305,21 @@ fn guidance(state: &State<'_>) -> Option<String> {
 /// An event as the summarizer is shown it: a line that says what it is, with its address while recall is on, then its
 /// text as shown, at most `cap` characters of it and its middle left out.
 fn show(kind: &EventKind, id: &EventId, recall: bool, cap: usize) -> String {
-    let mut label = match kind {
+    let mut label = label(kind);
+    if recall {
+        label.push(' ');
+        label.push_str(&address(id));
+    }
+    let text = text_of(kind);
+    let text = clip(&text, cap - cap / 2, cap / 2).unwrap_or(text);
+    let n_images = n_images(kind);
+    let images = if n_images > 0 { format!("\n[{n_images} images]") } else { String::new() };
+    unfenced(format!("{label}\n{text}{images}"))
+}
+
+/// What an event is, in a few words.
+pub(crate) fn label(kind: &EventKind) -> String {
+    match kind {
         EventKind::Message(message) => match message.role {
             Role::User => "[user]".to_owned(),
             Role::Assistant => "[assistant]".to_owned(),
@@ -315,16 +335,7 @@ fn show(kind: &EventKind, id: &EventId, recall: bool, cap: usize) -> String {
             format!("[result of {}{outcome}]", one_line(&observation.tool_name))
         }
         _ => "[event]".to_owned(),
-    };
-    if recall {
-        label.push(' ');
-        label.push_str(&address(id));
     }
-    let text = text_of(kind);
-    let text = clip(&text, cap - cap / 2, cap / 2).unwrap_or(text);
-    let n_images = n_images(kind);
-    let images = if n_images > 0 { format!("\n[{n_images} images]") } else { String::new() };
-    unfenced(format!("{label}\n{text}{images}"))
 }
 
 fn one_line(name: &str) -> String {
@@ -346,7 +357,7 @@ fn n_images(kind: &EventKind) -> usize {
 }
 
 /// Breaks what would pass for the tags around the data.
-fn unfenced(text: String) -> String {
+pub(crate) fn unfenced(text: String) -> String {
     if !text.contains('<') {
         return text;
     }

@@ -13,6 +13,7 @@ use ::condenser::*;
 use common::*;
 use condenser_policies::*;
 use proptest::prelude::*;
+use serde_json::json;
 
 /// One random event, by numbers: what it is, which call or event it names, how long it is.
 type Seed = (u8, u8, u8, u16);
@@ -60,8 +61,8 @@ fn event(n: usize, (what, which, flags, size): Seed) -> Event {
 }
 
 fn all_policies() -> Vec<Box<dyn Policy>> {
-    let mut policies: Vec<Box<dyn Policy>> =
-        policies().iter().map(|info| info.build(&Default::default()).unwrap()).collect();
+    let list = policies();
+    let mut policies: Vec<Box<dyn Policy>> = list.iter().map(|info| info.build(&Default::default()).unwrap()).collect();
     policies.push(Box::new(ObservationMasking::new(MaskingSettings {
         attention_window: 2,
         polling: 3,
@@ -88,6 +89,25 @@ fn all_policies() -> Vec<Box<dyn Policy>> {
         input_tokens: Some(Tokens(1200)),
         ..SummarizingSettings::default()
     })));
+    policies.push(Box::new(AmortizedForgetting::new(AmortizedSettings { max_events: 12, ..Default::default() })));
+    policies.push(Box::new(ConversationWindow::new(WindowSettings { keep_share: 0.2, max_addresses: 3 })));
+    // Ports with sizes that these logs reach.
+    for (name, settings) in [
+        ("openhands", json!({"max_size": 12, "keep_first": 1})),
+        ("openhands-v0-recent", json!({"keep_first": 2, "max_events": 9})),
+        ("openhands-v0-masking", json!({"attention_window": 6})),
+        ("openhands-v0-amortized", json!({"max_size": 12})),
+        ("openhands-v0-attention", json!({"max_size": 12, "keep_first": 0})),
+        ("openhands-v0-summarizing", json!({"max_size": 12})),
+        ("openhands-v0-structured", json!({"max_size": 6, "request_on_overflow": false})),
+        ("openhands-v0-server", json!({"max_size": 14})),
+        ("swe-agent-last-n", json!({"n": 2, "polling": 3, "tags": ["remove_output"], "function_names": ["edit"]})),
+        ("swe-agent-remove-regex", json!({"remove": ["x y"], "keep_last": 3})),
+    ] {
+        policies.push(find(&list, name).unwrap().build(settings.as_object().unwrap()).unwrap());
+    }
+    let members = ["observation-masking", "recent-events", "llm-summarizing"].map(|name| by_name(name).unwrap());
+    policies.push(Box::new(Pipeline::new("pipeline", members.into())));
     policies
 }
 

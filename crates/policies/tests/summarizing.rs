@@ -240,7 +240,7 @@ fn the_previous_summary_is_handed_on_once_and_leaves() {
     let summarizer = Scripted::new(&[Ok("second notes")]);
     let outcome = log.condense(&policy(|_| ()), &summarizer);
     let request = &summarizer.asked()[0];
-    assert_eq!(request.previous.as_deref(), Some("first notes < /PREVIOUS SUMMARY> here"));
+    assert_eq!(request.previous.as_deref(), Some("first notes  here"));
     assert_eq!(request.guidance.as_deref(), Some("mind the parser"));
     assert_eq!(request.input().matches("first notes").count(), 1);
     assert_eq!(request.prompt_version, "summarize-v1");

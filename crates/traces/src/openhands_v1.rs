@@ -17,9 +17,11 @@ use crate::{Diagnostic, Document, Format, ReadError, Trace};
 
 mod event;
 mod mirrors;
+mod stored;
 
 pub use event::{LoadError, Mode, parse_event};
 use mirrors::{Gathered, Mirror, Mirrors, with_answer, with_thought};
+pub use stored::{StoredError, StoredEvent};
 
 /// The format.
 pub(crate) const FORMAT: Format = Format {

@@ -3,8 +3,13 @@
 //! Each suite is a file of cases, a JSON object a line; its driver is a module beside this one. A driver gives what
 //! a case expects and what we answer; everything else is here.
 
+mod freecode;
 mod openhands;
 mod openhands_condense;
+mod openhands_v0;
+mod pi;
+mod powercode;
+mod swe_agent;
 
 use std::path::{Path, PathBuf};
 
@@ -33,6 +38,13 @@ fn driver(suite: &str) -> Option<Driver> {
         "openhands/branch" => openhands::branch,
         "openhands/condense" => openhands_condense::condense,
         "openhands/indices" => openhands::indices_suite,
+        "openhands-v0/view" => openhands_v0::view,
+        "openhands-v0/condense" => openhands_v0::condense,
+        "sweagent" => swe_agent::process,
+        "powercode" => powercode::memory,
+        "freecode" => freecode::freecode,
+        _ if suite.starts_with("pi/v1/") => pi::v1,
+        _ if suite.starts_with("pi/") => pi::v0,
         _ => return None,
     })
 }
@@ -88,7 +100,8 @@ fn run(dir: &Path, file: &Path) -> anyhow::Result<bool> {
         if answer.expected == answer.got {
             passed += 1;
         } else {
-            failures.push((case["id"].as_str().unwrap_or("?").to_owned(), answer));
+            let id = case["id"].as_str().map_or_else(|| format!("line {}", number + 1), str::to_owned);
+            failures.push((id, answer));
         }
     }
     println!("{suite} {passed}/{total}");

@@ -5,6 +5,7 @@ use condenser::request::Api;
 use condenser::{Rules, Tokens};
 use condenser_harness::{Prepared, Settings, Subject, run_observed};
 use condenser_policies::Extractive;
+use rayon::prelude::*;
 
 /// The policies whose requests are checked.
 const POLICIES: [&str; 4] = ["none", "observation-masking", "folding", "llm-summarizing"];
@@ -18,7 +19,7 @@ pub(crate) fn command(name: &str) -> anyhow::Result<bool> {
 }
 
 /// Checks every request of every step of every readable trace, under four policies and for all APIs.
-fn requests() -> anyhow::Result<bool> {
+pub(crate) fn requests() -> anyhow::Result<bool> {
     let counter = condenser_models::tokenizer("chars/4")?;
     let profile = condenser_models::profile("reference")?;
     let summarizer = Extractive::default();
@@ -30,7 +31,7 @@ fn requests() -> anyhow::Result<bool> {
         seed: 0,
         recall: true,
     };
-    let (mut n_traces, mut n_requests, mut n_invalid) = (0, 0, 0);
+    let mut traces = Vec::new();
     for folder in [crate::shared()?.join("traces"), crate::root().join("fixtures/traces")] {
         if !folder.is_dir() {
             println!("skipped: no traces at {}", folder.display());
@@ -38,27 +39,38 @@ fn requests() -> anyhow::Result<bool> {
         }
         for candidate in condenser_traces::find(&folder)? {
             // What is of no known format is for the readers' own tests.
-            let Ok(traces) = condenser_traces::read_path(&candidate.path, None) else { continue };
-            for trace in &traces {
-                n_traces += 1;
-                let subject = Subject { trace: &trace.name, format: trace.format, task: None, events: &trace.events };
-                let prepared = Prepared::new(subject, counter, Rules::Sound);
-                for name in POLICIES {
-                    let policy = condenser_policies::by_name(name).context("a native policy")?;
-                    run_observed(&prepared, &*policy, &settings, &mut |seen| {
-                        for api in Api::ALL {
-                            n_requests += 1;
-                            let violations = condenser::request::validate(api, &seen.request.render(api));
-                            n_invalid += u64::from(!violations.is_empty());
-                            for violation in violations.iter().take(1) {
-                                println!("{} step {} under {name} for {api}: {violation}", trace.name, seen.step + 1);
-                            }
-                        }
-                    });
-                }
-            }
+            traces.extend(condenser_traces::read_path(&candidate.path, None).unwrap_or_default());
         }
     }
-    println!("{n_traces} traces, {n_requests} requests, {n_invalid} invalid");
-    Ok(n_invalid == 0 && n_requests > 0)
+    let policies = POLICIES.map(|name| condenser_policies::by_name(name).with_context(|| format!("no policy {name}")));
+    let policies = policies.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    let (n_requests, violations) = traces
+        .par_iter()
+        .map(|trace| {
+            let (mut n_requests, mut found) = (0, Vec::new());
+            let subject = Subject { trace: &trace.name, format: trace.format, task: None, events: &trace.events };
+            let prepared = Prepared::new(subject, counter, Rules::Sound);
+            for policy in &policies {
+                run_observed(&prepared, &**policy, &settings, &mut |seen| {
+                    for api in Api::ALL {
+                        n_requests += 1;
+                        let violations = condenser::request::validate(api, &seen.request.render(api));
+                        found.extend(violations.first().map(|violation| {
+                            let step = seen.step + 1;
+                            format!("{} step {step} under {} for {api}: {violation}", trace.name, policy.name())
+                        }));
+                    }
+                });
+            }
+            (n_requests, found)
+        })
+        .reduce(Default::default, |(n, mut all), (more, found): (u64, Vec<String>)| {
+            all.extend(found);
+            (n + more, all)
+        });
+    for violation in &violations {
+        println!("{violation}");
+    }
+    println!("{} traces, {n_requests} requests, {} invalid", traces.len(), violations.len());
+    Ok(violations.is_empty() && n_requests > 0)
 }

@@ -81,6 +81,7 @@ mod tests {
                 .is_none_or(|items| items.iter().enumerate().all(|(at, item)| !items[..at].contains(item))),
             "minimum" => value.as_i64().is_none_or(|value| value >= wanted.as_i64().unwrap()),
             "maximum" => value.as_i64().is_none_or(|value| value <= wanted.as_i64().unwrap()),
+            "not" => !meets(value, wanted, root),
             "description" | "title" | "default" | "format" | "$schema" | "$defs" => true,
             other => panic!("keyword {other}"),
         })
@@ -92,6 +93,25 @@ mod tests {
         json
     }
 
+    /// Gives a field of a newer version to every object of ours.
+    fn add_field_to_objects(json: &mut Value) -> usize {
+        let mut n_objects = 0;
+        match json {
+            Value::Array(items) => n_objects += items.iter_mut().map(add_field_to_objects).sum::<usize>(),
+            Value::Object(map) => {
+                // Foreign values are not ours, and the keys of rewrites are ids.
+                let ours =
+                    map.iter_mut().filter(|(key, _)| !["value", "foreign", "payload", "tools"].contains(&key.as_str()));
+                n_objects += 1 + ours.map(|(_, value)| add_field_to_objects(value)).sum::<usize>();
+                if !map.contains_key("6") {
+                    map.insert("newer".to_owned(), json!({"x": [1]}));
+                }
+            }
+            _ => {}
+        }
+        n_objects
+    }
+
     #[test]
     fn what_is_written_meets_the_schema_and_what_is_refused_does_not() {
         let blocks = json!([
@@ -100,6 +120,8 @@ mod tests {
             {"type": "thinking", "thinking": "h", "signature": "s"},
             {"type": "redacted_thinking", "data": "d"},
             {"type": "other", "value": null},
+            {"type": "other", "value": {"type": "text"}},
+            {"type": "video", "url": "u"},
         ]);
         let events = [
             event("system_prompt", json!({"content": blocks, "dynamic_context": blocks, "tools": [{}]})),
@@ -156,6 +178,18 @@ mod tests {
             let read: Event = serde_json::from_value(json.clone()).unwrap();
             assert_eq!(serde_json::to_value(&read).unwrap(), *json);
             assert!(meets(json, &schema, &schema), "{json}");
+            assert!(read.unread.is_empty(), "every field is a known one: {:?}", read.unread);
+
+            let mut newer = json.clone();
+            let n_objects = add_field_to_objects(&mut newer);
+            let read: Event = serde_json::from_value(newer.clone()).unwrap();
+            assert_eq!(serde_json::to_value(&read).unwrap(), newer);
+            assert!(meets(&newer, &schema, &schema), "{newer}");
+            if let condenser::EventKind::Condensation(record) = &read.kind {
+                let alone: condenser::Condensation = serde_json::from_value(newer).unwrap();
+                assert_eq!(alone.unread, record.unread);
+                assert!(record.unread.iter().count() > 6, "of {n_objects}");
+            }
         }
         assert!(meets(&events[4], &record, &record));
         let refused = [

@@ -89,12 +89,32 @@ pub(crate) fn run(arguments: &ViewArguments) -> Result<Exit, CliError> {
                 ViewFormat::Text => text(arguments, seen, n_steps, choice, &trace),
                 ViewFormat::Json => format!("{:#}\n", document(arguments, seen, n_steps, &trace)),
             });
+            report(step, seen);
         }
     })?;
     let mut output = Output::open(None)?;
     output.text(&shown.unwrap_or_default())?;
     output.finish()?;
     Ok(Exit::Ok)
+}
+
+/// Says what was odd in the log behind a view, and what its request had to repair.
+fn report(step: usize, seen: &Seen<'_>) {
+    let counts = [
+        ("the log", serde_json::to_value(seen.view.diagnostics())),
+        ("the request", serde_json::to_value(seen.request.facts)),
+    ];
+    for (of, counts) in counts {
+        let Ok(Value::Object(counts)) = counts else { continue };
+        let odd: Vec<String> = counts
+            .iter()
+            .filter(|(_, count)| count.as_u64().is_some_and(|count| count > 0))
+            .map(|(name, count)| format!("{} {count}", name.replace('_', " ")))
+            .collect();
+        if !odd.is_empty() {
+            note(&format!("step {step}, {of}: {}", odd.join(", ")));
+        }
+    }
 }
 
 fn show_diff(

@@ -81,8 +81,12 @@ pub(super) fn property_indices(slots: &[Slot], property: Property) -> Vec<usize>
 
 impl View {
     pub(super) fn push_openhands(&mut self, slot: Slot) -> Pushed {
-        self.add(slot);
-        self.scan_openhands(self.slots.len() - 1);
+        if self.replaying {
+            self.slots.push(slot);
+        } else {
+            self.add(slot);
+            self.scan_openhands(self.slots.len() - 1);
+        }
         Pushed::Shown
     }
 
@@ -104,10 +108,10 @@ impl View {
 
     /// Removes what the four properties reject, in the peer's order, until none rejects anything.
     pub(super) fn enforce_openhands(&mut self, log: &[Header]) {
-        let dropped = Enforcement::new(&self.slots, log, Sizes::of(self)).run();
-        if dropped.is_empty() {
+        if is_whole(&self.slots, log, &Sizes::of(self)) {
             return;
         }
+        let dropped = Enforcement::new(&self.slots, log, Sizes::of(self)).run();
         let gone: HashSet<u32> = dropped.iter().flat_map(|(_, ids)| ids).copied().collect();
         self.slots.retain(|slot| !gone.contains(&slot.id));
         self.diagnostics.dropped = dropped
@@ -117,8 +121,68 @@ impl View {
                 ids: ids.into_iter().map(|id| self.names.event(id).clone()).collect(),
             })
             .collect();
-        self.rescan();
     }
+}
+
+/// Whether one look at log and view shows that nothing can be rejected; that is so for nearly every log.
+fn is_whole(slots: &[Slot], log: &[Header], sizes: &Sizes) -> bool {
+    const ACTION: u8 = 1;
+    const ANSWER: u8 = 2;
+    const IN_LOG: u8 = 1;
+    const IN_VIEW: u8 = 2;
+    let mut ids = vec![0u8; sizes.events];
+    let mut calls = vec![0u8; sizes.calls];
+    for slot in slots {
+        if std::mem::replace(&mut ids[slot.id as usize], IN_VIEW) != 0 {
+            return false;
+        }
+        let of_call = match slot.class {
+            Class::Action => ACTION,
+            Class::Observation => ANSWER,
+            _ => continue,
+        };
+        if slot.call != NONE {
+            let call = &mut calls[slot.call as usize];
+            if of_call == ANSWER && *call & ANSWER != 0 {
+                return false;
+            }
+            *call |= of_call;
+        }
+    }
+    if calls.iter().any(|&call| call == ACTION || call == ANSWER) {
+        return false;
+    }
+    // By response: its actions in the log, and those of them that are in the view.
+    let mut responses = vec![(0u32, 0u32); sizes.responses];
+    // Of the loop at hand, likewise.
+    let mut members = None;
+    let is_torn = |(in_log, in_view): (u32, u32)| in_view > 0 && in_view != in_log;
+    for header in log {
+        let id = &mut ids[header.id as usize];
+        if *id & IN_LOG != 0 {
+            return false;
+        }
+        *id |= IN_LOG;
+        let shown = u32::from(*id & IN_VIEW != 0);
+        let is_action = header.class == Class::Action;
+        if is_action && header.response != NONE {
+            let (in_log, in_view) = &mut responses[header.response as usize];
+            *in_log += 1;
+            *in_view += shown;
+        }
+        let begins = is_action && header.thinking;
+        if (begins || !(is_action || header.class == Class::Observation)) && members.take().is_some_and(is_torn) {
+            return false;
+        }
+        if begins {
+            members = Some((0, 0));
+        }
+        if let Some((in_log, in_view)) = &mut members {
+            *in_log += 1;
+            *in_view += shown;
+        }
+    }
+    !members.is_some_and(is_torn) && !responses.into_iter().any(is_torn)
 }
 
 /// How many ids of each space there are.

@@ -8,15 +8,19 @@
 //! - A batch that begins with thinking begins a loop. Batches without thinking join it until another entry than
 //!   calls and answers is shown. What the view does not show does not end it.
 //! - A group is a loop, or a batch outside loops. The view may be cut where no group has entries on both sides.
-//!   A call that is still open strikes nothing, and its group is protected from forgetting.
+//!   A call that is still open strikes nothing, and its group is protected from forgetting, until
+//!   [`ABANDONED_AFTER`] later runs of calls have begun: nobody waits for its answer any more.
 //! - Where a record forgets a part of a pair or batch, the rest of the batch leaves too; where it forgets the
 //!   head of a loop, the rest of the loop does.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 use super::{Pushed, Slot, View};
 use crate::cuts::Cuts;
 use crate::header::{Class, NONE};
+
+/// An open call is abandoned once so many later runs of calls have begun. Pinning a call protects it for longer.
+const ABANDONED_AFTER: u32 = 16;
 
 /// What the rules remember between events.
 ///
@@ -31,6 +35,10 @@ pub(super) struct Scan {
     batches: Vec<Batch>,
     groups: Vec<Group>,
     pinned_groups: HashSet<u32>,
+    /// Positions of the calls that were open and not abandoned when last looked at, oldest first.
+    waiting: VecDeque<u32>,
+    /// How often what is left of batches was counted.
+    counting: u32,
     /// The batch that the next call of the same response joins.
     run: Option<u32>,
     /// The loop that the next batch without thinking joins.
@@ -50,6 +58,9 @@ struct Batch {
     response: u32,
     group: u32,
     n_members: u32,
+    /// The entries left after forgetting, counted in `counting`.
+    n_left: u32,
+    counting: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +69,7 @@ struct Group {
     /// The batch without which the others cannot be sent.
     head: u32,
     last: u32,
+    /// Open calls that are not abandoned.
     n_open: u32,
 }
 
@@ -105,7 +117,14 @@ impl Scan {
             self.groups.push(Group { generation: self.generation, head: number, last: NONE, n_open: 0 });
             (self.groups.len() - 1) as u32
         });
-        self.batches.push(Batch { generation: self.generation, response: slot.response, group, n_members: 0 });
+        self.batches.push(Batch {
+            generation: self.generation,
+            response: slot.response,
+            group,
+            n_members: 0,
+            n_left: 0,
+            counting: 0,
+        });
         self.current_loop = if slot.thinking || joined == Some(group) { Some(group) } else { None };
         number
     }
@@ -165,6 +184,26 @@ impl View {
         self.sound.run = Some(batch);
         self.note_pinned(&slot);
         self.add(slot);
+        if slot.open {
+            self.sound.waiting.push_back(position);
+        }
+        self.abandon();
+    }
+
+    /// Gives up the open calls that too many later runs have left behind.
+    fn abandon(&mut self) {
+        let newest = self.sound.batches.len() as u32;
+        while let Some(&position) = self.sound.waiting.front() {
+            let call = &mut self.slots[position as usize];
+            if call.open && newest - call.batch <= ABANDONED_AFTER {
+                break;
+            }
+            self.sound.waiting.pop_front();
+            if call.is_waiting() {
+                self.sound.groups[call.group as usize].n_open -= 1;
+            }
+            call.abandoned = call.open;
+        }
     }
 
     /// A pin may name an event that comes later.
@@ -178,9 +217,10 @@ impl View {
     fn supersede(&mut self, older: Call) {
         let action = &mut self.slots[older.action as usize];
         action.superseded = true;
-        if std::mem::take(&mut action.open) {
+        if action.is_waiting() {
             self.sound.groups[action.group as usize].n_open -= 1;
         }
+        action.open = false;
         if older.answer != NONE {
             self.slots[older.answer as usize].superseded = true;
         }
@@ -202,7 +242,7 @@ impl View {
         self.sound.set_call(slot.call, call.action, position as u32);
         let group = &mut self.sound.groups[slot.group as usize];
         group.last = position as u32;
-        group.n_open -= 1;
+        group.n_open -= u32::from(action.is_waiting());
         self.sound.batches[slot.batch as usize].n_members += 1;
         self.slots[call.action as usize].open = false;
         self.note_pinned(&slot);
@@ -231,21 +271,30 @@ impl View {
 
     /// After forgetting: takes out what is left of torn batches, and of loops without their head.
     pub(super) fn drop_torn(&mut self) {
-        let mut left = vec![0u32; self.sound.batches.len()];
-        for slot in self.slots.iter().filter(|slot| slot.batch != NONE) {
-            left[slot.batch as usize] += 1;
+        let (slots, sound) = (&mut self.slots, &mut self.sound);
+        sound.counting += 1;
+        for slot in slots.iter().filter(|slot| slot.batch != NONE) {
+            let batch = &mut sound.batches[slot.batch as usize];
+            if std::mem::replace(&mut batch.counting, sound.counting) != sound.counting {
+                batch.n_left = 0;
+            }
+            batch.n_left += 1;
         }
-        let n_before = self.slots.len();
-        let (slots, sound) = (&mut self.slots, &self.sound);
-        let is_whole = |batch: u32| left[batch as usize] > 0 && left[batch as usize] == sound.n_members(batch);
+        let n_before = slots.len();
+        let sound = &*sound;
+        let is_whole = |number: u32| {
+            let batch = &sound.batches[number as usize];
+            batch.counting == sound.counting && batch.n_left == sound.n_members(number)
+        };
         slots.retain(|slot| {
             slot.batch == NONE || is_whole(slot.batch) && is_whole(sound.groups[slot.group as usize].head)
         });
-        self.diagnostics.torn_apart += (n_before - self.slots.len()) as u64;
+        self.diagnostics.torn_apart += (n_before - slots.len()) as u64;
     }
 
     pub(super) fn rescan_sound(&mut self) {
         let scan = &mut self.sound;
+        scan.waiting.clear();
         scan.generation += 1;
         let generation = scan.generation;
         for (position, slot) in self.slots.iter().enumerate() {
@@ -264,7 +313,10 @@ impl View {
                 group.n_open = 0;
             }
             group.last = position as u32;
-            group.n_open += u32::from(slot.open);
+            if slot.is_waiting() {
+                group.n_open += 1;
+                scan.waiting.push_back(position as u32);
+            }
             if slot.call == NONE || slot.superseded {
                 continue;
             }

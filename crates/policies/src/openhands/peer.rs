@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 
 use condenser::event::EventKind;
 use condenser::lower::openhands::{ChatMessage, LowerError, cut_middle, prefix_messages};
-use condenser::{Bodies, Class, Condensation, Event, Reason, Requirement, View};
+use condenser::{Bodies, Class, Condensation, Reason, Requirement, View};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Settings of the summarizing condenser.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// Most entries of a view before it is condensed. Above 0.
     pub max_size: i64,
@@ -39,8 +41,15 @@ impl Default for Settings {
 
 /// Settings that the original refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("setting `{0}` is out of bounds")]
-pub struct SettingsError(pub &'static str);
+#[error("`{setting}` must be {bounds}")]
+pub struct SettingsError {
+    /// The first that is out of bounds.
+    pub setting: &'static str,
+    /// What is allowed.
+    pub bounds: &'static str,
+}
+
+const BETWEEN: &str = "between 0 and 1, ends excluded";
 
 impl Settings {
     /// Checks the bounds.
@@ -50,13 +59,18 @@ impl Settings {
     pub fn check(&self) -> Result<(), SettingsError> {
         let inside = |share: f64| share > 0.0 && share < 1.0;
         let checks = [
-            (self.max_size > 0, "max_size"),
-            (self.keep_first >= 0 && self.max_size / 2 - self.keep_first - 1 > 0, "keep_first"),
-            (inside(self.minimum_progress), "minimum_progress"),
-            (self.hard_context_reset_max_retries > 0, "hard_context_reset_max_retries"),
-            (inside(self.hard_context_reset_context_scaling), "hard_context_reset_context_scaling"),
+            (self.max_size > 0, "max_size", "at least 1"),
+            (
+                self.keep_first >= 0 && self.max_size / 2 - self.keep_first - 1 > 0,
+                "keep_first",
+                "at least 0 and less than half of `max_size` by 2 or more",
+            ),
+            (inside(self.minimum_progress), "minimum_progress", BETWEEN),
+            (self.hard_context_reset_max_retries > 0, "hard_context_reset_max_retries", "at least 1"),
+            (inside(self.hard_context_reset_context_scaling), "hard_context_reset_context_scaling", BETWEEN),
         ];
-        checks.into_iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, name)| Err(SettingsError(name)))
+        let broken = checks.into_iter().find(|(holds, ..)| !holds);
+        broken.map_or(Ok(()), |(_, setting, bounds)| Err(SettingsError { setting, bounds }))
     }
 }
 
@@ -75,8 +89,12 @@ pub enum Condenser {
 pub trait Models {
     /// The agent model's input limit: `None` without an agent model, `Some(None)` where it has no known limit.
     fn agent_limit(&self) -> Option<Option<i64>>;
-    /// Tokens of messages and tools, as the agent model counts them.
-    fn tokens(&self, messages: &[ChatMessage], tools: &[Value]) -> i64;
+    /// Tokens of the first `length` entries of the view, lowered as a list of their own, with the tools of the first
+    /// system prompt among them; as the agent model counts them.
+    ///
+    /// # Errors
+    /// [`LowerError`] where they have no messages.
+    fn prefix_tokens(&self, length: usize) -> Result<i64, LowerError>;
     /// The full text of an event, as the summarizer is given it.
     fn event_text(&self, index: usize) -> String;
     /// One call of the summarizer: its text, `None` for an answer without text, or an error.
@@ -113,44 +131,43 @@ impl Condenser {
     ///
     /// # Errors
     /// [`CondenseError`] where the original raises.
-    pub fn condense(&self, view: &View, bodies: &[Event], models: &mut dyn Models) -> Result<Decision, CondenseError> {
+    pub fn condense(&self, view: &View, models: &mut dyn Models) -> Result<Decision, CondenseError> {
         match self {
             Self::NoOp => Ok(Decision::Keep),
             Self::Pipeline(members) => {
                 for member in members {
-                    let decision = member.condense(view, bodies, models)?;
+                    let decision = member.condense(view, models)?;
                     if decision != Decision::Keep {
                         return Ok(decision);
                     }
                 }
                 Ok(Decision::Keep)
             }
-            Self::LlmSummarizing(settings) => Summarizing { settings, view, bodies, models }.condense(),
+            Self::LlmSummarizing(settings) => Summarizing { settings, view, models }.condense(),
         }
     }
 }
 
-/// Tokens of a whole view, with the tools of its first system prompt.
+/// What the original counts of the first `length` entries: their messages, and the tools of the first system prompt.
 ///
 /// # Errors
-/// [`LowerError`] where the original cannot make messages of it.
-pub fn total_tokens(view: &View, bodies: &[Event], models: &dyn Models) -> Result<i64, LowerError> {
-    prefix_tokens(view, bodies, models, view.len())
-}
-
-fn prefix_tokens(view: &View, bodies: &[Event], models: &dyn Models, length: usize) -> Result<i64, LowerError> {
+/// [`LowerError`] where the original cannot make messages of them.
+pub fn prefix<'b>(
+    view: &View,
+    bodies: &'b (impl Bodies + ?Sized),
+    length: usize,
+) -> Result<(Vec<ChatMessage>, &'b [Value]), LowerError> {
     let tools = view.iter().take(length).find_map(|entry| match &bodies.event(entry.seq())?.kind {
         EventKind::SystemPrompt(prompt) if !entry.is_summary() => Some(prompt.tools.as_slice()),
         _ => None,
     });
-    Ok(models.tokens(&prefix_messages(view, bodies, length)?, tools.unwrap_or_default()))
+    Ok((prefix_messages(view, bodies, length)?, tools.unwrap_or_default()))
 }
 
 /// One call of the summarizing condenser.
 struct Summarizing<'a> {
     settings: &'a Settings,
     view: &'a View,
-    bodies: &'a [Event],
     models: &'a mut dyn Models,
 }
 
@@ -158,18 +175,13 @@ struct Summarizing<'a> {
 ///
 /// # Errors
 /// [`LowerError`] where a token limit is set and the view has no messages.
-pub fn requirement(
-    settings: &Settings,
-    view: &View,
-    bodies: &[Event],
-    models: &dyn Models,
-) -> Result<Requirement, LowerError> {
+pub fn requirement(settings: &Settings, view: &View, models: &dyn Models) -> Result<Requirement, LowerError> {
     let mut reasons = Vec::new();
     if view.has_unhandled_request() {
         reasons.push(Reason::Request);
     }
     if let Some(limit) = token_limit(settings, models)
-        && total_tokens(view, bodies, models)? > limit
+        && models.prefix_tokens(view.len())? > limit
     {
         reasons.push(Reason::Tokens);
     }
@@ -190,7 +202,7 @@ fn token_limit(settings: &Settings, models: &dyn Models) -> Option<i64> {
 
 impl Summarizing<'_> {
     fn condense(mut self) -> Result<Decision, CondenseError> {
-        let requirement = requirement(self.settings, self.view, self.bodies, self.models)?;
+        let requirement = requirement(self.settings, self.view, self.models)?;
         if !requirement.is_some() {
             return Ok(Decision::Keep);
         }
@@ -229,15 +241,14 @@ impl Summarizing<'_> {
     /// How many entries at the end fit what is to remain, by a binary search over the prefix that has to go.
     fn keep_by_tokens(&self) -> Result<i64, CondenseError> {
         let limit = token_limit(self.settings, self.models).unwrap_or(i64::MAX);
-        let reduce = total_tokens(self.view, self.bodies, self.models)? - limit.div_euclid(2);
+        let reduce = self.models.prefix_tokens(self.view.len())? - limit.div_euclid(2);
         let head = (self.settings.keep_first as usize).min(self.view.len());
         let n_rest = self.view.len() - head;
-        let tokens = |length| prefix_tokens(self.view, self.bodies, self.models, length);
-        let head_tokens = tokens(head)?;
+        let head_tokens = self.models.prefix_tokens(head)?;
         let (mut low, mut high) = (0, n_rest);
         while low < high {
             let middle = (low + high) / 2;
-            if tokens(head + middle)? - head_tokens > reduce {
+            if self.models.prefix_tokens(head + middle)? - head_tokens > reduce {
                 high = middle;
             } else {
                 low = middle + 1;

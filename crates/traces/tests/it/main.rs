@@ -22,6 +22,8 @@ mod openhands_v0;
 mod openhands_v1;
 mod otel;
 mod pi;
+mod recorded;
+mod stored;
 mod responses;
 mod script;
 mod swe_agent;

@@ -97,7 +97,7 @@ fn content_may_be_parts_text_or_null() {
         json[0]["content"],
         json!([
             {"type": "text", "text": "t", "cache": true}, {"type": "image", "urls": ["data:x"]},
-            {"type": "other", "value": {"type": "input_audio", "input_audio": {"data": "d"}}}
+            {"type": "input_audio", "input_audio": {"data": "d"}}
         ])
     );
     assert_eq!(json[0]["foreign"], json!({"content_shape": "list"}));

@@ -65,7 +65,7 @@ fn a_message_keeps_thinking_first_and_what_has_no_place_in_foreign() {
             "reasoning": "why",
             "content": [
                 {"type": "thinking", "thinking": "t", "signature": "s"}, {"type": "redacted_thinking", "data": "d"},
-                {"type": "image", "urls": ["u"]}, {"type": "other", "value": {"type": "odd"}}
+                {"type": "image", "urls": ["u"]}, {"type": "odd"}
             ],
             "extended_content": [{"type": "text", "text": "x"}],
             "tool_calls": [{"id": "c1", "name": "f", "arguments": "{"}],

@@ -1,11 +1,18 @@
 //! One decision of the OpenHands SDK's condensers, with a scripted summarizer and the guards off.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use condenser::event::{Event, EventKind, Source};
-use condenser::lower::openhands::ChatMessage;
-use condenser::{Condensation, Reason, Requirement, Rules, View};
-use condenser_policies::openhands::peer::{
-    CondenseError, Condenser, Decision, Models, Settings, requirement, total_tokens,
+use condenser::lower::openhands::{ChatMessage, LowerError};
+use condenser::tokens::CharsPer4;
+use condenser::{
+    Budget, Condensation, OutcomeKind, Policy, Reason, Requirement, Rules, Sizer, State, SummarizeError, Summarizer,
+    Summary, SummaryRequest, Tokens, View,
 };
+use condenser_policies::openhands::peer::{CondenseError, Condenser, Decision, Models, Settings, prefix, requirement};
+use condenser_policies::openhands::{MessageCounter, OpenHands, OpenHandsSettings};
+use condenser_policies::{NoPolicy, Pipeline};
 use serde_json::{Value, json};
 
 use super::Answer;
@@ -16,9 +23,117 @@ pub(super) fn condense(case: &Value) -> Answer {
     // Lengths of event texts depend on how Python prints an event, so only the arithmetic between them is checked.
     let lengths = expected.as_object_mut().and_then(|fields| fields.shift_remove("event_text_chars"));
     expected["text_lengths"] = json!(lengths.is_none_or(|lengths| follows_the_arithmetic(case, &lengths)));
+    let through_policy = recorded(&expected);
     let mut got = decide(case).unwrap_or_else(|error| error);
     got["text_lengths"] = json!(true);
+    let is_mended = case["id"].as_str().is_some_and(|id| MENDED.contains(&id));
+    expected["through_policy"] = if is_mended { Value::Null } else { through_policy };
+    got["through_policy"] = condense_by_policy(case).unwrap_or_default();
     Answer { expected, got }
+}
+
+/// Cases where the policy makes no record and the peer does: an answer without text is a failed call.
+const MENDED: [&str; 3] = [
+    "condense-edge-summary-empty-string",
+    "condense-edge-summary-reply-is-image",
+    "condense-edge-summary-reply-without-content",
+];
+
+/// What of a recorded answer a policy can give: the record and the view after it, or null for no record.
+fn recorded(expected: &Value) -> Value {
+    let record = &expected["condensation"];
+    if record.is_null() {
+        return Value::Null;
+    }
+    json!({
+        "forgotten_event_ids": record["forgotten_event_ids"],
+        "summary": record["summary"],
+        "summary_offset": record["summary_offset"],
+        "view_after": expected["view_after"],
+    })
+}
+
+/// The same decision by way of the policy, the condenser with its guards off, and a record. `None` for no record.
+fn condense_by_policy(case: &Value) -> Option<Value> {
+    let config = &case["config"];
+    let condenser = condenser(&config["condenser"])?;
+    let events = load(case)?;
+    let view = input_view(config, &events);
+    let agent = &config["agent_llm"];
+    let policy = policy(config, &condenser);
+    let sizer = Sizer::new(&CharsPer4);
+    let budget = Budget { window: agent["max_input_tokens"].as_u64().map(Tokens), reserve: Tokens::ZERO };
+    let state = State::new(&view, &events, &sizer, budget);
+    let summarizer = ScriptedSummarizer { config, n_calls: AtomicU64::new(0) };
+    match (condenser::Condenser { guards: false, ..condenser::Condenser::default() })
+        .run(&*policy, &state, &summarizer)
+        .result
+    {
+        OutcomeKind::Applied(record) => Some(json!({
+            "forgotten_event_ids": record.forgotten_event_ids,
+            "summary": record.summary,
+            "summary_offset": record.summary_offset,
+            "view_after": ids(&after(events.clone(), *record)),
+        })),
+        _ => None,
+    }
+}
+
+fn policy(config: &Value, condenser: &Condenser) -> Box<dyn Policy> {
+    match condenser {
+        Condenser::NoOp => Box::new(NoPolicy),
+        Condenser::Pipeline(members) => {
+            Box::new(Pipeline::new("pipeline", members.iter().map(|member| policy(config, member)).collect()))
+        }
+        Condenser::LlmSummarizing(settings) => {
+            // Without an agent model the peer has no token limit at all.
+            let max_tokens = settings.max_tokens.filter(|_| config["agent_llm"].is_object());
+            let counter = Arc::new(Counter(config.clone()));
+            match OpenHands::new(OpenHandsSettings::from(Settings { max_tokens, ..*settings })) {
+                Ok(policy) => Box::new(policy.with_counter(counter)),
+                Err(_) => Box::new(NoPolicy),
+            }
+        }
+    }
+}
+
+struct Counter(Value);
+
+impl MessageCounter for Counter {
+    fn tokens(&self, messages: &[ChatMessage], tools: &[Value]) -> i64 {
+        tokens(&self.0, messages, tools)
+    }
+}
+
+struct ScriptedSummarizer<'a> {
+    config: &'a Value,
+    n_calls: AtomicU64,
+}
+
+impl Summarizer for ScriptedSummarizer<'_> {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    fn summarize(&self, _: &SummaryRequest) -> Result<Summary, SummarizeError> {
+        let script = &self.config["llm"];
+        if self.n_calls.fetch_add(1, Ordering::Relaxed) < script["fail_first"].as_u64().unwrap_or_default() {
+            return Err(SummarizeError::Failed("scripted".to_owned()));
+        }
+        let text = script["summary"].as_str().filter(|_| script["reply"].is_null()).unwrap_or_default();
+        Ok(Summary { text: text.to_owned(), ..Summary::default() })
+    }
+}
+
+fn input_view(config: &Value, events: &[Event]) -> View {
+    if config["view"] != "append" {
+        return View::replay(events, Rules::OpenHands);
+    }
+    let mut view = View::new(Rules::OpenHands);
+    for event in events {
+        view.push(event);
+    }
+    view
 }
 
 fn decide(case: &Value) -> Result<Value, Value> {
@@ -26,19 +141,11 @@ fn decide(case: &Value) -> Result<Value, Value> {
     let condenser =
         condenser(&config["condenser"]).ok_or_else(|| json!({"error": "ValidationError", "at": "config"}))?;
     let events = load(case).ok_or_else(|| json!({"error": "ValidationError"}))?;
-    let view = if config["view"] == "append" {
-        let mut view = View::new(Rules::OpenHands);
-        for event in &events {
-            view.push(event);
-        }
-        view
-    } else {
-        View::replay(&events, Rules::OpenHands)
-    };
-    let mut models = Scripted { config, calls: 0 };
+    let view = input_view(config, &events);
+    let mut models = Scripted { config, view: &view, events: &events, calls: 0 };
     let mut answer = json!({"input_view": ids(&view)});
     if let Condenser::LlmSummarizing(settings) = &condenser {
-        match requirement(settings, &view, &events, &models) {
+        match requirement(settings, &view, &models) {
             Ok(requirement) => {
                 answer["reasons"] = reasons(&requirement);
                 answer["requirement"] = match requirement {
@@ -55,10 +162,10 @@ fn decide(case: &Value) -> Result<Value, Value> {
         }
     }
     if models.agent_limit().is_some() {
-        let tokens = total_tokens(&view, &events, &models).map_err(|_| json!({"error": "AssertionError"}))?;
+        let tokens = models.prefix_tokens(view.len()).map_err(|_| json!({"error": "AssertionError"}))?;
         answer["total_tokens"] = json!(tokens);
     }
-    match condenser.condense(&view, &events, &mut models) {
+    match condenser.condense(&view, &mut models) {
         Ok(Decision::Keep) => answer["view"] = ids(&view),
         Ok(Decision::Condense(record)) => {
             answer["condensation"] = json!({
@@ -66,7 +173,7 @@ fn decide(case: &Value) -> Result<Value, Value> {
                 "summary": record.summary,
                 "summary_offset": record.summary_offset,
             });
-            answer["view_after"] = ids(&after(events, record));
+            answer["view_after"] = ids(&after(events.clone(), record));
         }
         Err(error) => {
             answer["error"] = json!(match error {
@@ -123,6 +230,8 @@ fn condenser(spec: &Value) -> Option<Condenser> {
 
 struct Scripted<'a> {
     config: &'a Value,
+    view: &'a View,
+    events: &'a [Event],
     calls: u64,
 }
 
@@ -132,25 +241,9 @@ impl Models for Scripted<'_> {
         agent.is_object().then(|| agent["max_input_tokens"].as_i64())
     }
 
-    fn tokens(&self, messages: &[ChatMessage], tools: &[Value]) -> i64 {
-        let rate = |name: &str| self.config["token_counter"][name].as_i64().unwrap_or_default();
-        let mut total = rate("per_tool") * tools.len() as i64;
-        for message in messages {
-            let mut characters = 0;
-            let mut images = 0;
-            for block in &message.content {
-                match block {
-                    condenser::ContentBlock::Text { text, .. } => characters += text.chars().count(),
-                    condenser::ContentBlock::Image { urls, .. } => images += urls.len(),
-                    _ => {}
-                }
-            }
-            for call in message.tool_calls.iter().flatten() {
-                characters += call.name.chars().count() + call.arguments.chars().count();
-            }
-            total += rate("per_message") + characters.div_ceil(4) as i64 + images as i64 * rate("per_image");
-        }
-        total
+    fn prefix_tokens(&self, length: usize) -> Result<i64, LowerError> {
+        let (messages, tools) = prefix(self.view, self.events, length)?;
+        Ok(tokens(self.config, &messages, tools))
     }
 
     fn event_text(&self, index: usize) -> String {
@@ -165,6 +258,28 @@ impl Models for Scripted<'_> {
         }
         Ok(script["summary"].as_str().filter(|_| script["reply"].is_null()).map(str::to_owned))
     }
+}
+
+/// The recording's counter.
+fn tokens(config: &Value, messages: &[ChatMessage], tools: &[Value]) -> i64 {
+    let rate = |name: &str| config["token_counter"][name].as_i64().unwrap_or_default();
+    let mut total = rate("per_tool") * tools.len() as i64;
+    for message in messages {
+        let mut characters = 0;
+        let mut images = 0;
+        for block in &message.content {
+            match block {
+                condenser::ContentBlock::Text { text, .. } => characters += text.chars().count(),
+                condenser::ContentBlock::Image { urls, .. } => images += urls.len(),
+                _ => {}
+            }
+        }
+        for call in message.tool_calls.iter().flatten() {
+            characters += call.name.chars().count() + call.arguments.chars().count();
+        }
+        total += rate("per_message") + characters.div_ceil(4) as i64 + images as i64 * rate("per_image");
+    }
+    total
 }
 
 /// Whether the recorded lengths of a hard reset's tries follow from those of its first one.

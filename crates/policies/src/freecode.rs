@@ -1,0 +1,3 @@
+//! `freecode`: FreeCode's pruning, compaction and overflow retry.
+
+pub mod peer;

@@ -1,0 +1,131 @@
+//! A view as chat messages are kept: the calls of one answer together, each result by itself.
+
+use std::borrow::Cow;
+
+use condenser::event::{ContentBlock, EventKind, Role};
+use condenser::{Class, Shown, State};
+
+/// One message of a chat, as positions in the view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// A system prompt or message.
+    System(usize),
+    /// What a user said, or the system around the agent in that place.
+    User(usize),
+    /// A summary.
+    Summary(usize),
+    /// One answer of the model: its texts and calls.
+    Answer(Vec<usize>),
+    /// The result of one call.
+    Result(usize),
+}
+
+impl Turn {
+    /// The positions, oldest first.
+    pub(crate) fn members(&self) -> &[usize] {
+        match self {
+            Self::System(index) | Self::User(index) | Self::Summary(index) | Self::Result(index) => {
+                std::slice::from_ref(index)
+            }
+            Self::Answer(indices) => indices,
+        }
+    }
+}
+
+/// The view as turns. Results between the calls of one answer come behind it. An entry whose body is missing is left
+/// out.
+pub(crate) fn turns(state: &State<'_>) -> Vec<Turn> {
+    let mut turns: Vec<Turn> = Vec::new();
+    let mut open: Option<(usize, &str)> = None;
+    for index in 0..state.view.len() {
+        let Some(entry) = state.view.get(index) else { continue };
+        if entry.is_summary() {
+            open = None;
+            turns.push(Turn::Summary(index));
+            continue;
+        }
+        let Some(event) = state.event(index) else { continue };
+        let response = match &event.kind {
+            EventKind::Observation(_) => {
+                turns.push(Turn::Result(index));
+                continue;
+            }
+            EventKind::Action(action) => action.response_id.as_deref(),
+            EventKind::Message(message) => match message.role {
+                Role::Assistant => message.response_id.as_deref(),
+                Role::Tool => {
+                    turns.push(Turn::Result(index));
+                    continue;
+                }
+                Role::System => {
+                    open = None;
+                    turns.push(Turn::System(index));
+                    continue;
+                }
+                _ => {
+                    open = None;
+                    turns.push(Turn::User(index));
+                    continue;
+                }
+            },
+            _ => {
+                open = None;
+                turns.push(Turn::System(index));
+                continue;
+            }
+        };
+        match (open, turns.iter_mut().nth(open.map_or(usize::MAX, |(at, _)| at))) {
+            (Some((_, id)), Some(Turn::Answer(members))) if response == Some(id) => members.push(index),
+            _ => {
+                open = response.map(|id| (turns.len(), id));
+                turns.push(Turn::Answer(vec![index]));
+            }
+        }
+    }
+    turns
+}
+
+/// What an entry that is no summary is shown as.
+pub(crate) fn kind<'a>(state: &State<'a>, index: usize) -> Option<Cow<'a, EventKind>> {
+    match state.shown(index)? {
+        Shown::Event(kind) => Some(kind),
+        Shown::Summary(_) => None,
+    }
+}
+
+/// The content of an entry, what the host appended included; of an action, what was said before the call.
+pub(crate) fn content(kind: &EventKind) -> impl Iterator<Item = &ContentBlock> {
+    let (own, appended): (&[ContentBlock], &[ContentBlock]) = match kind {
+        EventKind::SystemPrompt(prompt) => (&prompt.content, &prompt.dynamic_context),
+        EventKind::Message(message) => (&message.content, &message.extended_content),
+        EventKind::Action(action) => (&action.thought, &[]),
+        EventKind::Observation(observation) => (&observation.content, &observation.extended_content),
+        _ => (&[], &[]),
+    };
+    own.iter().chain(appended)
+}
+
+/// All text of an entry without a separator; of a block kept verbatim, its JSON.
+pub(crate) fn text(kind: &EventKind) -> String {
+    let text = |block: &ContentBlock| match block {
+        ContentBlock::Text { text, .. } => Some(text.clone()),
+        ContentBlock::Other { value } => Some(value.to_string()),
+        _ => None,
+    };
+    content(kind).filter_map(text).collect()
+}
+
+/// How many entries at the beginning of a view are system prompts.
+pub(crate) fn n_prompts(state: &State<'_>) -> usize {
+    state.view.iter().take_while(|entry| entry.class() == Class::SystemPrompt).count()
+}
+
+/// Whether a user spoke last, so that the next request begins an agent's run.
+pub(crate) fn begins_run(turns: &[Turn]) -> bool {
+    matches!(turns.last(), Some(Turn::User(_)))
+}
+
+/// The size that a peer takes for the next request: what the provider reported, else as counted.
+pub(crate) fn size(state: &State<'_>) -> u64 {
+    state.reported.unwrap_or_else(|| state.counted()).0
+}
