@@ -1,4 +1,4 @@
-//! Readers of public agent trace formats.
+//! Readers and writers of public agent trace formats.
 //!
 //! A reader turns foreign records into [`Event`]s and keeps everything: what has no place in an event
 //! stays in its `foreign` fields, and what the model never saw becomes an `unknown` event. A damaged
@@ -43,10 +43,12 @@ mod pi;
 mod reader;
 mod responses;
 mod swe_agent;
+mod write;
 
 pub use document::{Content, Document, MAX_BYTES};
 pub use error::ReadError;
 pub use reader::{Item, Reader};
+pub use write::{WRITABLE, WriteError, Written, write};
 
 /// One session's active branch, as events.
 #[derive(Clone, Debug)]

@@ -27,3 +27,4 @@ mod stored;
 mod responses;
 mod script;
 mod swe_agent;
+mod writing;
