@@ -7,18 +7,8 @@ use condenser::request::{Api, validate};
 use condenser::{Event, Request, Rules, View};
 use condenser_traces::{Document, format, read_document};
 
-/// A file of chat messages, whatever it holds.
-pub(crate) fn openai_chat(data: &[u8]) {
-    check("openai-chat", data);
-}
-
-/// A file of OpenHands V1 events, whatever it holds.
-pub(crate) fn openhands_v1(data: &[u8]) {
-    check("openhands-v1", data);
-}
-
-/// What is read has ids that are unique, survives its own JSON, and lowers to valid requests.
-fn check(name: &str, data: &[u8]) {
+/// What a format makes of a file has ids that are unique, survives its own JSON, and lowers to valid requests.
+pub(crate) fn check(name: &str, data: &[u8]) {
     let Ok(document) = Document::from_bytes(Path::new("fuzz.json"), data.to_vec()) else { return };
     let Ok(traces) = read_document(document, Some(format(name).unwrap())) else { return };
     for trace in traces {
