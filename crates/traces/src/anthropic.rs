@@ -159,15 +159,15 @@ pub(crate) fn add_message(
         None => {
             // Plain text is the one part.
             let content = take_content(&mut message, "content", part);
-            return match is_answer {
-                true => {
-                    let mut answer = Answer::new(response_id(builder, &message));
-                    answer.say(content);
-                    let usage = usage(&message);
-                    answer.add_to(builder, usage, message);
-                }
-                false => drop(builder.add(Source::User, user(content)).foreign = message),
-            };
+            if is_answer {
+                let mut answer = Answer::new(response_id(builder, &message));
+                answer.say(content);
+                let usage = usage(&message);
+                answer.add_to(builder, usage, message);
+            } else {
+                builder.add(Source::User, user(content)).foreign = message;
+            }
+            return;
         }
     };
     let mut is_exact = true;
