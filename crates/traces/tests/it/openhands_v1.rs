@@ -197,7 +197,7 @@ fn observations_of_every_generation_give_their_texts_and_their_error() {
         "error",
         json!({"exit_code": 2, "content_from": ["stdout", "stderr"]}),
     );
-    check_observation(json!({"path": "/x"}), &["{\"path\":\"/x\"}"], "ok", json!({"path": "/x"}));
+    check_observation(json!({"path": "/x"}), &["{\"path\":\"/x\"}"], "ok", json!({"path": "/x", "content_from": []}));
 }
 
 #[test]
