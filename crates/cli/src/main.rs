@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{compare, formats, log, policies, view};
+use crate::commands::{compare, convert, formats, log, policies, traces, view};
 use crate::terminal::note;
 
 /// What each way of shortening an agent's history costs, and what it loses.
@@ -32,6 +32,11 @@ enum Command {
     Compare(compare::CompareArguments),
     /// Show what the model would have been shown at a step.
     View(view::ViewArguments),
+    /// Write traces in another format.
+    Convert(convert::ConvertArguments),
+    /// Say what is in trace files.
+    #[command(subcommand)]
+    Traces(traces::TracesCommand),
     /// List the policies.
     Policies(policies::PoliciesArguments),
     /// List the trace formats that can be read.
@@ -46,6 +51,8 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Compare(arguments) => compare::run(&arguments),
         Command::View(arguments) => view::run(&arguments),
+        Command::Convert(arguments) => convert::run(&arguments),
+        Command::Traces(command) => traces::run(&command),
         Command::Policies(arguments) => policies::run(&arguments),
         Command::Formats(arguments) => formats::run(&arguments),
         Command::Log(command) => log::run(command),

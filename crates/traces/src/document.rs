@@ -183,7 +183,7 @@ fn type_name(value: &Value) -> &'static str {
 /// Zero bytes count at the beginning only: after a crash the end of a file may be zeros.
 pub(crate) fn binary(bytes: &[u8]) -> Option<&'static str> {
     const MAGIC: [(&[u8], &str); 7] = [
-        (b"PAR1", "a Parquet file"),
+        (b"PAR1", "a Parquet file, which builds with the feature `parquet` read"),
         (b"PK\x03\x04", "a ZIP archive"),
         (b"\x1f\x8b", "a gzip archive inside an archive"),
         (b"\x28\xb5\x2f\xfd", "a zstd archive inside an archive"),

@@ -73,6 +73,18 @@ impl Input {
         }
     }
 
+    /// The file, where it is a Parquet file.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn parquet(&self) -> Result<Option<File>, ReadError> {
+        let mut file = match &self.from {
+            From::Path => self.reopen(File::open(&self.path))?,
+            From::Copy(file) => self.reopen(file.try_clone())?,
+        };
+        let mut magic = [0; 4];
+        let is_parquet = file.read_exact(&mut magic).is_ok() && &magic == b"PAR1";
+        if is_parquet { self.reopen(Ok(file)).map(Some) } else { Ok(None) }
+    }
+
     fn reopen(&self, file: io::Result<File>) -> Result<File, ReadError> {
         let rewound = file.and_then(|mut file| file.seek(SeekFrom::Start(0)).map(|_| file));
         rewound.map_err(|source| self.failed(source))

@@ -37,7 +37,7 @@ const SNIFFED: usize = 50;
 
 /// Where the messages are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Layout {
+pub(crate) enum Layout {
     /// The file is a list of messages.
     List,
     /// Each record is a message.
@@ -258,7 +258,7 @@ impl Stream for Rows {
 }
 
 /// One row or log as a trace without a name, and how many messages it holds; or why it is none.
-fn row(place: &str, layout: Layout, value: Value) -> Result<(Trace, u64), String> {
+pub(crate) fn row(place: &str, layout: Layout, value: Value) -> Result<(Trace, u64), String> {
     let task = task(&value);
     let (Some(key), Value::Object(mut map)) = (messages_key(&value), value) else {
         return Err("no list of chat messages".to_owned());
