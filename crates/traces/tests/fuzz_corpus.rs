@@ -1,24 +1,39 @@
-//! The kept inputs of the fuzzers, through the function that is fuzzed, and each of their values exchanged.
+//! The kept inputs of the fuzzers, through the functions that are fuzzed.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a failure is a panic, as fuzzers want it")]
-
-mod fuzz_targets;
 
 use condenser_traces::FORMATS;
 use serde_json::{Value, json};
 
-/// The kept inputs of a format.
-fn kept(format: &str) -> Vec<Vec<u8>> {
-    let folder = format!("{}/../../fixtures/fuzz/{}", env!("CARGO_MANIFEST_DIR"), format.replace('-', "_"));
-    let Ok(files) = std::fs::read_dir(&folder) else { return Vec::new() };
-    files.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
+mod fuzz_targets;
+
+fn replay(target: &str, run: fn(&[u8])) {
+    let folder = format!("{}/../../fixtures/fuzz/{target}", env!("CARGO_MANIFEST_DIR"));
+    let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
+    assert!(!files.is_empty(), "{folder} is empty");
+    for file in files {
+        println!("{}", file.display());
+        run(&std::fs::read(file).unwrap());
+    }
 }
 
 #[test]
-fn kept_inputs_pass() {
+fn kept_inputs_of_every_reader_pass() {
+    fuzz_targets::ALL.iter().for_each(|(target, _, run)| replay(target, *run));
+}
+
+#[test]
+fn kept_inputs_pass_record_by_record() {
+    replay("stream", fuzz_targets::stream);
+}
+
+#[test]
+fn every_reader_is_fuzzed() {
+    let fuzzed: Vec<&str> = fuzz_targets::ALL.iter().map(|(_, format, _)| *format).collect();
     for format in FORMATS {
-        let kept = kept(format.name);
-        assert!(!kept.is_empty(), "{} has no kept inputs", format.name);
-        kept.iter().for_each(|input| fuzz_targets::check(format.name, input));
+        assert!(fuzzed.contains(&format.name), "{}", format.name);
+        let file = format!("{}/fuzz/Cargo.toml", env!("CARGO_MANIFEST_DIR"));
+        let manifest = std::fs::read_to_string(file).unwrap();
+        assert!(fuzz_targets::ALL.iter().all(|(target, ..)| manifest.contains(&format!("name = \"{target}\""))));
     }
 }
 
@@ -36,23 +51,26 @@ fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
+/// Inputs that were written by hand have the endings of their kind.
 #[test]
-fn kept_inputs_pass_with_any_value_exchanged() {
-    const MOST: usize = 400;
+fn inputs_written_by_hand_pass_with_any_value_exchanged() {
     let others = [json!(null), json!("text"), json!(7), json!([]), json!({}), json!([{"type": "text", "text": "x"}])];
-    for format in FORMATS {
-        for input in kept(format.name) {
-            let Ok(text) = std::str::from_utf8(&input) else { continue };
-            let stream = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-            let Ok(values) = stream.collect::<Result<Vec<_>, _>>() else { continue };
-            let (mut values, mut found) = (Value::Array(values), Vec::new());
+    for (target, _, run) in fuzz_targets::ALL {
+        let folder = format!("{}/../../fixtures/fuzz/{target}", env!("CARGO_MANIFEST_DIR"));
+        for file in std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()) {
+            if file.extension().is_none() {
+                continue;
+            }
+            let text = std::fs::read_to_string(&file).unwrap();
+            let stream = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
+            let mut values: Value = stream.map(Result::unwrap).collect();
+            let mut found = Vec::new();
             pointers(&values, "", &mut found);
-            for pointer in found.into_iter().take(MOST) {
+            for pointer in found {
                 for other in &others {
-                    let place = values.pointer_mut(&pointer).unwrap();
-                    let stored = std::mem::replace(place, other.clone());
+                    let stored = std::mem::replace(values.pointer_mut(&pointer).unwrap(), other.clone());
                     let lines: String = values.as_array().unwrap().iter().map(|value| format!("{value}\n")).collect();
-                    fuzz_targets::check(format.name, lines.as_bytes());
+                    run(lines.as_bytes());
                     *values.pointer_mut(&pointer).unwrap() = stored;
                 }
             }
