@@ -4,10 +4,11 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use crate::ReadError;
 use crate::document::{MAX_BYTES, binary};
+use crate::{ReadError, eval};
 
-/// A file that can be read from its beginning more than once. Gzip and zstd archives are unpacked on the way.
+/// A file that can be read from its beginning more than once. Gzip and zstd archives and Inspect's zipped logs are
+/// unpacked on the way.
 #[derive(Debug)]
 pub(crate) struct Input {
     path: PathBuf,
@@ -96,6 +97,12 @@ impl Input {
         }
         if head.starts_with(b"\x28\xb5\x2f\xfd") {
             return Ok(Box::new(BufReader::with_capacity(1 << 16, Frames { packed: Some(raw), frame: None })));
+        }
+        if head.starts_with(b"PK\x03\x04") {
+            let mut archive = Vec::new();
+            raw.take(MAX_BYTES).read_to_end(&mut archive).map_err(|source| self.failed(source))?;
+            let text = eval::unpack(&archive, MAX_BYTES).map_err(|source| self.failed(source))?;
+            return Ok(Box::new(io::Cursor::new(text.unwrap_or(archive))));
         }
         Ok(raw)
     }

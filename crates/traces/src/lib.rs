@@ -24,6 +24,7 @@ mod cline;
 mod codex;
 mod document;
 mod error;
+mod eval;
 mod fields;
 mod gemini;
 mod history;

@@ -34,7 +34,7 @@ use crate::ids::{ByHash, hash};
 use crate::json::{Found, Record};
 use crate::node::{Node, Object};
 use crate::reader::{Out, Place, Records, Stream, read_values};
-use crate::{Diagnostic, Document, Format, ReadError};
+use crate::{Diagnostic, Document, Format, Link, ReadError, Trace};
 
 /// The format.
 pub(crate) const FORMAT: Format = Format {
@@ -66,7 +66,11 @@ pub(crate) fn open(records: &Records<'_>, head: &Document, out: &mut Out) -> Res
     let mut links = Links::default();
     records.each(Some(&["id", "parentId"]), |found| links.add(&found))?;
     let on_path = links.path(out);
-    out.begin(Builder::new(Vec::new()).finish(head.name(), NAME, 0));
+    let header = head.records().first().map(|header| &header.value);
+    let text = |key: &str| header.and_then(|header| header.get(key)?.as_str()).map(str::to_owned);
+    let parent = text("parentSession").or_else(|| text("branchedFrom")).map(|to| Link { to, call_id: None });
+    let trace = Builder::new(Vec::new()).finish(head.name(), NAME, 0);
+    out.begin(Trace { session: text("id"), parent, ..trace });
     Ok(Box::new(Session {
         links,
         on_path,

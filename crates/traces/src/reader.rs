@@ -11,7 +11,7 @@ use crate::json::{Found, Lines, Record};
 use crate::node::Node;
 use crate::{
     Content, Diagnostic, Document, FORMATS, Format, ReadError, Trace, claude_code, codex, openai_chat, openhands_v0,
-    openhands_v1, pi,
+    openhands_v1, pi, swe_agent,
 };
 
 /// What a [`Reader`] comes upon, in the order of the file.
@@ -271,7 +271,8 @@ pub(crate) type Open = fn(&Records<'_>, &Document, &mut Out) -> Result<Box<dyn S
 
 /// How a format's JSON lines are read one by one; `None` where they have to be read together.
 fn stream(format: &Format) -> Option<Open> {
-    let streams: [(&str, Open); 6] = [
+    let streams: [(&str, Open); 7] = [
+        (swe_agent::FORMAT.name, swe_agent::open),
         (openhands_v1::FORMAT.name, openhands_v1::open),
         (openhands_v0::FORMAT.name, openhands_v0::open),
         (codex::FORMAT.name, codex::open),

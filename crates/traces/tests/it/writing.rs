@@ -8,11 +8,12 @@ use condenser_traces::{Document, Trace, WRITABLE, find, read_document, read_path
 use serde_json::Value;
 
 /// The values of what was written, read again as a file.
-fn reread(values: &[Value], is_lines: bool) -> Vec<Trace> {
+/// What was written, read as what it was written as: texts alone are the same in several formats.
+fn reread(values: &[Value], is_lines: bool, format: &str) -> Vec<Trace> {
     let lines: Vec<String> = values.iter().map(Value::to_string).collect();
     let text = if is_lines { lines.join("\n") } else { lines.concat() };
     let document = Document::from_bytes(Path::new("written"), text.into_bytes()).unwrap();
-    read_document(document, None).unwrap()
+    read_document(document, Some(condenser_traces::format(format).unwrap())).unwrap()
 }
 
 /// The JSON values of a file or folder of events; the members of a list are values.
@@ -107,7 +108,7 @@ fn recorded_conversations_can_be_said_in_every_format() {
             for format in WRITABLE {
                 let name = format!("{} as {format}", trace.name);
                 let written = write(std::slice::from_ref(&trace), format).unwrap();
-                let again = reread(&written.values, written.is_lines);
+                let again = reread(&written.values, written.is_lines, format);
                 assert_eq!(again.len(), 1, "{name}");
                 assert_eq!(again[0].format, format, "{name}");
                 check_trace(&again[0]);
