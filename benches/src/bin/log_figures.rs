@@ -5,7 +5,7 @@
 //! Prints Markdown tables. Files are made in the system's folder for temporary files, which should be on a disk.
 
 use std::hint::black_box;
-use std::io::{Error, Result, Write as _};
+use std::io::{Error, Result};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};

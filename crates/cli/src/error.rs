@@ -40,7 +40,7 @@ fn target(path: &Option<PathBuf>) -> String {
 pub(crate) enum Exit {
     /// All went well.
     Ok = 0,
-    /// A check failed.
+    /// A check failed, or what was asked for could not be done.
     Check = 1,
     /// The command was misused.
     Usage = 2,

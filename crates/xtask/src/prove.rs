@@ -1,7 +1,9 @@
 //! `cargo xtask prove NAME`: proofs that are too heavy for every change.
 
 mod log_memory;
+mod policies;
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
@@ -18,13 +20,15 @@ const KILLS: usize = 210;
 const POLICIES: [&str; 4] = ["none", "observation-masking", "folding", "llm-summarizing"];
 
 /// Runs a proof. Whether it holds.
-pub(crate) fn command(name: &str) -> anyhow::Result<bool> {
+pub(crate) fn command(name: &str, paths: &[PathBuf]) -> anyhow::Result<bool> {
     match name {
         "requests" => requests(),
+        "policies" if paths.is_empty() => policies::all(),
+        "policies" => policies::prove(paths),
         "kill" => kill(),
         "memory" => log_memory::command(),
         "sqlx" => sqlx(),
-        _ => bail!("unknown proof {name:?}; there are: requests, kill, memory, sqlx"),
+        _ => bail!("unknown proof {name:?}; there are: requests, policies, kill, memory, sqlx"),
     }
 }
 
