@@ -79,6 +79,8 @@ CREATE TABLE count (
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// From format 1 to 2. The tables are written out again, since a later format changes those above and not this step.
+///
 /// Format 1 kept the texts of ids in a table of their own, and had no packed headers, counts or erased bodies.
 const FROM_1: &str = "
 ALTER TABLE format ADD COLUMN sessions INTEGER NOT NULL DEFAULT 0;
