@@ -261,7 +261,8 @@ fn after_policy(chat: &[Value], settings: Settings, with_request: bool) -> (View
     let sizer = Sizer::new(&CharsPer4);
     let state = State::new(&view, &events, &sizer, Budget::default());
     let policy = Freecode::new(FreecodeSettings { peer: settings, asks_model: false });
-    if let OutcomeKind::Applied(record) = (Condenser { guards: false }).run(&policy, &state, &NoModel).result {
+    let condenser = Condenser { guards: false, ..Condenser::default() };
+    if let OutcomeKind::Applied(record) = condenser.run(&policy, &state, &NoModel).result {
         let event = Event::new("record", Source::Agent, EventKind::Condensation(*record));
         view.push(&event);
         events.push(event);
