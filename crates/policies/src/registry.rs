@@ -361,6 +361,7 @@ fn native() -> Vec<PolicyInfo> {
                     "the most of the summary, and never more than an eighth of the limit",
                     OWN,
                 ),
+                ("prompt", "text", "the summarizer's instructions; null is the prompt that comes with it", OWN),
             ],
             |_, settings| Ok(Box::new(LlmSummarizing::new(settings))),
         ),

@@ -40,7 +40,7 @@ enum Command {
         /// Names of scenarios [default: all].
         scenarios: Vec<String>,
     },
-    /// Run a proof that is too heavy for every change: requests, policies.
+    /// Run a proof that is too heavy for every change: requests, policies, kill, memory, sqlx.
     Prove {
         /// Which one.
         name: String,

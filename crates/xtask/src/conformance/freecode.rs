@@ -261,8 +261,9 @@ fn after_policy(chat: &[Value], settings: Settings, with_request: bool) -> (View
     let sizer = Sizer::new(&CharsPer4);
     let state = State::new(&view, &events, &sizer, Budget::default());
     let policy = Freecode::new(FreecodeSettings { peer: settings, asks_model: false });
-    let condenser = Condenser { guards: false, ..Condenser::default() };
-    if let OutcomeKind::Applied(record) = condenser.run(&policy, &state, &NoModel).result {
+    if let OutcomeKind::Applied(record) =
+        (Condenser { guards: false, ..Condenser::default() }).run(&policy, &state, &NoModel).result
+    {
         let event = Event::new("record", Source::Agent, EventKind::Condensation(*record));
         view.push(&event);
         events.push(event);

@@ -61,10 +61,7 @@ fn condense_by_policy(case: &Value) -> Option<Value> {
     let budget = Budget { window: agent["max_input_tokens"].as_u64().map(Tokens), reserve: Tokens::ZERO };
     let state = State::new(&view, &events, &sizer, budget);
     let summarizer = ScriptedSummarizer { config, n_calls: AtomicU64::new(0) };
-    match (condenser::Condenser { guards: false, ..condenser::Condenser::default() })
-        .run(&*policy, &state, &summarizer)
-        .result
-    {
+    match condenser::Condenser::unguarded().run(&*policy, &state, &summarizer).result {
         OutcomeKind::Applied(record) => Some(json!({
             "forgotten_event_ids": record.forgotten_event_ids,
             "summary": record.summary,
