@@ -40,6 +40,8 @@ fn target(path: &Option<PathBuf>) -> String {
 pub(crate) enum Exit {
     /// All went well.
     Ok = 0,
+    /// A check failed, or what was asked for could not be done.
+    Check = 1,
     /// The command was misused.
     Usage = 2,
     /// A named input was unreadable; everything else was done.

@@ -4,6 +4,7 @@ mod commands;
 mod error;
 mod input;
 mod output;
+mod session;
 mod subjects;
 mod table;
 mod terminal;
@@ -12,12 +13,12 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{compare, convert, formats, log, policies, traces, view};
+use crate::commands::{compare, condense, convert, formats, log, policies, status, traces, view};
 use crate::terminal::note;
 
 /// What each way of shortening an agent's history costs, and what it loses.
 ///
-/// Exit codes: 0 all went well, 2 the command was misused, 3 a named input was unreadable, 4 there were diagnostics
+/// Exit codes: 0 all went well, 1 a check failed, 2 the command was misused, 3 a named input was unreadable, 4 there were diagnostics
 /// under --strict, 5 the output failed.
 #[derive(Parser)]
 #[command(name = "condenser", version)]
@@ -32,6 +33,10 @@ enum Command {
     Compare(compare::CompareArguments),
     /// Show what the model would have been shown at a step.
     View(view::ViewArguments),
+    /// Condense a session of a log, and show what went.
+    Condense(condense::CondenseArguments),
+    /// Show what a session of a log holds and may hold.
+    Status(status::StatusArguments),
     /// Write traces in another format.
     Convert(convert::ConvertArguments),
     /// Say what is in trace files.
@@ -51,6 +56,8 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Compare(arguments) => compare::run(&arguments),
         Command::View(arguments) => view::run(&arguments),
+        Command::Condense(arguments) => condense::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Traces(command) => traces::run(&command),
         Command::Policies(arguments) => policies::run(&arguments),

@@ -103,7 +103,8 @@ impl Output {
         }
     }
 
-    fn with(&mut self, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<(), CliError> {
+    /// Lets a function write.
+    pub(crate) fn with(&mut self, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<(), CliError> {
         if self.is_closed {
             return Ok(());
         }

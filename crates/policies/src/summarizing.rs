@@ -47,7 +47,7 @@ const KEPT: (usize, usize) = (4, 8);
 const KEPT_CHARACTERS: usize = 400;
 
 /// Settings of [`LlmSummarizing`].
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SummarizingSettings {
     /// A longer view is condensed. `None`: off.
@@ -68,6 +68,8 @@ pub struct SummarizingSettings {
     pub input_tokens: Option<Tokens>,
     /// The most tokens of the summary, and never more than an eighth of the limit.
     pub summary_tokens: Tokens,
+    /// The summarizer's instructions. `None`: the prompt that comes with this crate.
+    pub prompt: Option<String>,
 }
 
 impl Default for SummarizingSettings {
@@ -82,12 +84,13 @@ impl Default for SummarizingSettings {
             event_characters: 10_000,
             input_tokens: None,
             summary_tokens: Tokens(1000),
+            prompt: None,
         }
     }
 }
 
 /// Summarizes the middle of a view.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct LlmSummarizing {
     settings: SummarizingSettings,
 }
@@ -162,7 +165,7 @@ impl LlmSummarizing {
 
     fn summarize(&self, layout: &Layout<'_, '_>, start: usize, mut end: usize, cap: usize) -> Result<Plan, NoPlan> {
         let state = layout.state;
-        let mut instructions = PROMPT.to_owned();
+        let mut instructions = self.settings.prompt.clone().unwrap_or_else(|| PROMPT.to_owned());
         if state.recall {
             instructions.push('\n');
             instructions.push_str(RECALL_PROMPT);
@@ -171,7 +174,7 @@ impl LlmSummarizing {
             instructions,
             max_tokens: Some(self.summary_tokens(state)),
             guidance: guidance(state),
-            prompt_version: PROMPT_VERSION.to_owned(),
+            prompt_version: self.settings.prompt.as_deref().map_or(PROMPT_VERSION.to_owned(), custom_version),
             ..SummaryRequest::default()
         };
         let previous: Vec<&str> =
@@ -289,6 +292,14 @@ impl Policy for LlmSummarizing {
         }
         reset
     }
+}
+
+/// The version of a prompt that is not ours: FNV-1a of its text, which tells one from another.
+fn custom_version(prompt: &str) -> String {
+    let hash = prompt
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    format!("custom-{hash:016x}")
 }
 
 /// What the newest request wants the summary to care about, where no condensation came after it.

@@ -5,6 +5,7 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::sync::Mutex;
 
 use ::condenser::event::{
     Action, ContentBlock, Message, Observation, Outcome as Ending, Pin, Role, Source, SystemPrompt,
@@ -106,7 +107,7 @@ fn all_policies() -> Vec<Box<dyn Policy>> {
     ] {
         policies.push(find(&list, name).unwrap().build(settings.as_object().unwrap()).unwrap());
     }
-    let members = ["observation-masking", "recent-events", "llm-summarizing"].map(|name| by_name(name).unwrap());
+    let members = ["observation-masking", "recent-events", "llm-summarizing"].map(|name| by_name(name).unwrap().into());
     policies.push(Box::new(Pipeline::new("pipeline", members.into())));
     policies
 }
@@ -164,6 +165,71 @@ fn run(seeds: &[Seed], window: Option<u64>, recall: bool, failures: u8, policy: 
     log.events
 }
 
+/// Writes notes that can be told apart, and remembers what it was asked.
+#[derive(Default)]
+struct Numbered(Mutex<Vec<SummaryRequest>>);
+
+impl Summarizer for Numbered {
+    fn name(&self) -> &str {
+        "numbered"
+    }
+
+    fn summarize(&self, request: &SummaryRequest) -> Result<Summary, SummarizeError> {
+        let mut asked = self.0.lock().unwrap();
+        asked.push(request.clone());
+        Ok(Summary { text: format!("(notes {})", asked.len()), ..Summary::default() })
+    }
+}
+
+/// Condenses in rounds: what stood in the view stands in the next one, or was handed to the summary that took its
+/// place, or is listed as forgotten without one.
+fn check_handed_on(policy: &dyn Policy, seeds: &[Seed], window: Option<u64>) {
+    // A pipeline may hold members that forget without a summary; a port may do so as its original does.
+    let is_pipeline = policy.name() == "pipeline";
+    let is_strict = !is_pipeline && !policy.is_port();
+    let mut log = Log { events: vec![], window, recall: true };
+    log.add("s");
+    for chunk in seeds.chunks(20) {
+        for &seed in chunk {
+            let n = log.events.len();
+            log.events.push(event(n, seed));
+        }
+        log.add("q");
+        let old = log.view();
+        let summarizer = Numbered::default();
+        let OutcomeKind::Applied(record) = log.condense(policy, &summarizer).result else { continue };
+        let asked = summarizer.0.into_inner().unwrap();
+        let new = log.view();
+        let provenance = record.provenance.as_deref().unwrap();
+        let is_summarized = !asked.is_empty() && provenance.fallbacks.is_empty();
+        let asked_of = |id: &EventId| asked.iter().flat_map(|request| &request.events).any(|(other, _)| other == id);
+        for entry in old.iter() {
+            let id = entry.id();
+            if new.position(id).is_some() {
+                continue;
+            }
+            assert!(record.forgotten_event_ids.contains(id), "{}: {id} is gone and not listed", policy.name());
+            if !is_summarized {
+                continue;
+            }
+            match entry.summary() {
+                None => {
+                    let is_unseen = provenance.unseen.contains(id);
+                    assert!(asked_of(id) != is_unseen, "{}: {id} is neither handed on nor listed", policy.name());
+                    assert!(!is_strict || !is_unseen, "{}: {id} is not handed on", policy.name());
+                }
+                Some(text) => {
+                    let times =
+                        |request: &SummaryRequest| (request.system() + &request.input()).matches(text.trim()).count();
+                    let most = asked.iter().map(times).max().unwrap_or(0);
+                    assert!(is_pipeline || most > 0, "{}: a summary is not handed on", policy.name());
+                    assert!(!is_strict || most == 1, "{}: a summary is handed on twice", policy.name());
+                }
+            }
+        }
+    }
+}
+
 proptest! {
     // Each case runs every policy: an eighth of the usual number, PROPTEST_CASES included.
     #![proptest_config(ProptestConfig {
@@ -182,6 +248,16 @@ proptest! {
         for policy in all_policies() {
             let events = run(&seeds, window, recall, failures, &*policy);
             prop_assert_eq!(&events, &run(&seeds, window, recall, failures, &*policy));
+        }
+    }
+
+    #[test]
+    fn what_one_condensation_kept_is_kept_again_or_handed_to_the_next_summary(
+        seeds in prop::collection::vec((any::<u8>(), any::<u8>(), any::<u8>(), 0u16..60), 0..120),
+        window in prop::option::of(1000u64..8000),
+    ) {
+        for policy in all_policies() {
+            check_handed_on(&*policy, &seeds, window);
         }
     }
 

@@ -333,3 +333,46 @@ fn what_no_summarizer_can_be_given_is_folded_without_one_and_the_record_says_so(
     assert_eq!(record.provenance.map(|provenance| provenance.fallbacks), Some(vec!["folding".to_owned()]));
     assert_eq!(outcome.facts.summarizer_calls, 0);
 }
+
+#[test]
+fn the_prompt_is_replaceable_and_its_version_says_so() {
+    let mut log = Log::script("s u a*20 a*20 a*20 q");
+    let summarizer = Scripted::default();
+    let outcome = log.condense(&policy(|s| s.prompt = Some("Write three words.".into())), &summarizer);
+    let request = &summarizer.asked()[0];
+    assert!(request.instructions.starts_with("Write three words.\n"), "{}", request.instructions);
+    assert!(request.prompt_version.starts_with("custom-"), "{}", request.prompt_version);
+    let OutcomeKind::Applied(record) = outcome.result else { panic!("{outcome:?}") };
+    assert_eq!(record.provenance.unwrap().prompt_version.as_ref(), Some(&request.prompt_version));
+}
+
+#[test]
+fn the_summarizers_own_window_bounds_what_it_is_shown_and_images_leave_a_marker() {
+    let mut log = Log::script("s u");
+    for _ in 0..40 {
+        log.add("a*150");
+    }
+    log.add("q");
+    if let EventKind::Message(message) = &mut log.events[3].kind {
+        message.content.push(ContentBlock::Image { urls: vec!["https://x/1.png".into()], cache: false });
+    }
+    let view = log.view();
+    let sizer = Sizer::new(&COUNTER);
+    let settings = BudgetSettings {
+        window: Some(Tokens(100_000)),
+        summarizer_window: Some(Tokens(3000)),
+        summary_output: vec![Bound::Tokens(Tokens(200))],
+        ..BudgetSettings::default()
+    };
+    let state = State::with_budgets(&view, &log.events, &sizer, settings.resolve(None));
+    let summarizer = Scripted::default();
+    let outcome = Condenser::default().run(&policy(|_| ()), &state, &summarizer);
+    let OutcomeKind::Applied(record) = outcome.result else { panic!("{outcome:?}") };
+    let request = &summarizer.asked()[0];
+    assert!(sizer.text(&request.input()) + sizer.text(&request.system()) <= Tokens(2800));
+    assert_eq!(request.max_tokens, Some(Tokens(200)));
+    assert_eq!(request.events.iter().filter(|(_, text)| text.contains("[1 images]")).count(), 1);
+    assert_eq!(record.provenance.as_ref().unwrap().images, 1);
+    let handed: Vec<_> = request.events.iter().map(|(id, _)| id).collect();
+    assert_eq!(handed.len(), record.forgotten_event_ids.len(), "what it did not see stays");
+}

@@ -166,7 +166,7 @@ fn by_policy(entries: &[Value], pi: &Pi) -> (Vec<(String, bool)>, Value) {
     let policy = PiPolicy::new(pi.release, settings);
     let sizer = Sizer::new(&CharsPer4);
     let state = State::new(&view, &events, &sizer, Budget::default());
-    let outcome = Condenser { guards: false, ..Condenser::default() }.run(&policy, &state, &Fixed);
+    let outcome = Condenser::unguarded().run(&policy, &state, &Fixed);
     let after = match outcome.result {
         OutcomeKind::Applied(record) => {
             events.push(Event::new("record", Source::Agent, EventKind::Condensation(*record)));
@@ -197,11 +197,8 @@ fn each_once(messages: &Value, events: &[Event]) -> Value {
         let of_entry = |event: &&Event| event.origin.as_ref().is_some_and(|origin| *id == json!(origin.record));
         !events.iter().filter(of_entry).all(|event| matches!(event.kind, EventKind::Unknown(_)))
     };
-    let is_prompt = |message: &Value| message["role"] == "system";
-    let has_prompt = events.iter().any(|event| matches!(event.kind, EventKind::SystemPrompt(_)));
-    let stays = |message: &&Value| if is_prompt(message) { has_prompt } else { is_shown(&message["entryId"]) };
-    let name = |message: &Value| if is_prompt(message) { json!("system") } else { message["entryId"].clone() };
-    let mut ids: Vec<Value> = list(messages).iter().filter(stays).map(name).collect();
+    let name = |message: &Value| if message["role"] == "system" { json!("system") } else { message["entryId"].clone() };
+    let mut ids: Vec<Value> = list(messages).iter().filter(|message| is_shown(&message["entryId"])).map(name).collect();
     ids.dedup();
     json!(ids)
 }

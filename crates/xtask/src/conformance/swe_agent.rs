@@ -87,7 +87,7 @@ fn through_policy(case: &Value, processor: Processor) -> Option<Value> {
     let policy = SweAgent::new("case", processor);
     let outcome = {
         let state = State::new(&view, &events, &sizer, Budget::default());
-        (Condenser { guards: false, ..Condenser::default() }).run(&policy, &state, &Extractive::default())
+        Condenser::unguarded().run(&policy, &state, &Extractive::default())
     };
     if let OutcomeKind::Applied(record) = outcome.result {
         events.push(Event::new("record", Source::Agent, EventKind::Condensation(*record)));
