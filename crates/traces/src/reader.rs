@@ -19,7 +19,7 @@ use crate::{
 #[non_exhaustive]
 pub enum Item {
     /// A trace begins: what is known of it, without events. Its number of records is known at the end of the file.
-    Begin(Trace),
+    Begin(Box<Trace>),
     /// The next event of the trace.
     Event(Event),
     /// Something in the trace was odd.
@@ -206,7 +206,7 @@ pub(crate) struct Out {
 impl Out {
     pub(crate) fn begin(&mut self, trace: Trace) {
         self.n_traces += 1;
-        self.items.push_back(Item::Begin(trace));
+        self.items.push_back(Item::Begin(Box::new(trace)));
     }
 
     pub(crate) fn event(&mut self, event: Event) {
@@ -240,7 +240,7 @@ struct Traces {
 impl Traces {
     fn add(&mut self, item: Item) {
         match (item, self.traces.last_mut()) {
-            (Item::Begin(trace), _) => self.traces.push(trace),
+            (Item::Begin(trace), _) => self.traces.push(*trace),
             (Item::Event(event), Some(trace)) => trace.events.push(event),
             (Item::Diagnostic(odd), Some(trace)) => trace.diagnostics.push(odd),
             (Item::FileDiagnostic(odd) | Item::Diagnostic(odd), _) => self.of_file.push(odd),

@@ -311,7 +311,7 @@ fn observation(map: &mut Object<'_>) -> Observation {
 /// The texts of an observation without content list; all of it as JSON text where no field is known.
 fn texts_of_old_observation(inner: &mut Object<'_>) -> Vec<ContentBlock> {
     const TEXTS: [&str; 6] = ["content", "output", "stdout", "stderr", "message", "error"];
-    if !TEXTS.iter().any(|key| inner.get(*key).is_some_and(Node::is_string)) {
+    if !TEXTS.iter().any(|key| inner.get(key).is_some_and(Node::is_string)) {
         if inner.keys().all(|key| key == "kind") {
             return Vec::new();
         }

@@ -37,7 +37,7 @@ fn stored(record: &[Event]) -> Value {
     entry.shift_remove("block");
     let id = first.origin.as_ref().map_or(first.id.as_str(), |origin| origin.record.as_str());
     // Entries without an id were called after their line.
-    if !id.strip_prefix("line-").is_some_and(|line| line.parse::<u64>().is_ok()) {
+    if id.strip_prefix("line-").is_none_or(|line| line.parse::<u64>().is_err()) {
         entry.insert("id".to_owned(), Value::from(id));
     }
     entry.extend(first.timestamp.as_ref().map(|timestamp| ("timestamp".to_owned(), Value::from(timestamp.as_str()))));
@@ -193,7 +193,7 @@ impl Session {
                 // Pi keeps everything from one entry on: the one after the last that is forgotten.
                 let is_forgotten = |(id, _): &&(EventId, String)| record.forgotten_event_ids.contains(id);
                 let n_later = self.said.iter().rev().take_while(|said| !is_forgotten(said)).count();
-                let kept = self.said.iter().rev().take(n_later).last().map_or("", |(_, entry)| entry.as_str());
+                let kept = self.said.get(self.said.len() - n_later).map_or("", |(_, entry)| entry.as_str());
                 let entry = json!({
                     "type": "compaction", "summary": record.summary, "firstKeptEntryId": kept, "tokensBefore": 0,
                 });
