@@ -2,8 +2,10 @@
 
 pub(crate) mod compare;
 pub(crate) mod condense;
+pub(crate) mod convert;
 pub(crate) mod formats;
 pub(crate) mod log;
 pub(crate) mod policies;
 pub(crate) mod status;
+pub(crate) mod traces;
 pub(crate) mod view;

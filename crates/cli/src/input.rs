@@ -1,8 +1,9 @@
 //! Traces from the paths that a user named.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use condenser_traces::{Candidate, Trace, find, read_path};
+use condenser_traces::{Candidate, Diagnostic, ReadError, Reader, Trace, find};
 
 use crate::error::{CliError, Exit, chain};
 use crate::terminal::note;
@@ -40,7 +41,9 @@ impl Met {
 /// Where traces come from.
 #[derive(clap::Args, Debug)]
 pub(crate) struct InputArguments {
-    /// Trace files, trace folders, or folders of traces.
+    /// Trace files, trace folders, folders of traces, patterns such as 'runs/**/*.jsonl', or - for standard input.
+    ///
+    /// Files may be gzip or zstd archives.
     #[arg(required = true)]
     pub(crate) paths: Vec<PathBuf>,
     /// Read every file as this format instead of recognizing it (see `condenser formats`).
@@ -59,9 +62,18 @@ impl InputArguments {
         }
         let mut met = Met::default();
         let mut candidates = Vec::new();
+        let mut seen = HashSet::new();
         for path in &self.paths {
-            match find(path) {
-                Ok(found) => candidates.extend(found),
+            let found = match path.as_os_str() == "-" {
+                true => Ok(vec![Candidate { path: path.clone(), named: true }]),
+                false => find(path),
+            };
+            match found {
+                // A file that is named twice, or found again in a folder, is read once.
+                Ok(found) => candidates.extend(found.into_iter().filter(|candidate| {
+                    let real = std::fs::canonicalize(&candidate.path);
+                    seen.insert(real.unwrap_or_else(|_| candidate.path.clone()))
+                })),
                 Err(error) => {
                     note(&format!("error: {}", chain(&error)));
                     met.unreadable = true;
@@ -71,32 +83,70 @@ impl InputArguments {
         Ok((candidates, met))
     }
 
+    /// Opens a candidate. What cannot be read is reported.
+    pub(crate) fn open(&self, candidate: &Candidate) -> Result<Reader, Met> {
+        let format = self.input_format.as_deref();
+        let opened = match candidate.path.as_os_str() == "-" {
+            true => Reader::of_stream(&candidate.path, std::io::stdin().lock(), format),
+            false => Reader::open(&candidate.path, format),
+        };
+        opened.map_err(|error| {
+            let mut notes = Notes::new(&candidate.path);
+            notes.fail(&error, candidate.named);
+            notes.finish()
+        })
+    }
+
     /// Reads all traces of a candidate, and reports what was odd on standard error.
     pub(crate) fn read(&self, candidate: &Candidate) -> (Vec<Trace>, Met) {
-        match read_path(&candidate.path, self.input_format.as_deref()) {
-            Ok(traces) => {
-                let diagnostics = report(&candidate.path, &traces);
-                (traces, Met { unreadable: false, diagnostics })
+        let mut notes = Notes::new(&candidate.path);
+        let traces = match self.open(candidate).map(Reader::into_traces) {
+            Ok(Ok(traces)) => traces,
+            Ok(Err(error)) => {
+                notes.fail(&error, candidate.named);
+                Vec::new()
             }
-            Err(error) if candidate.named => {
-                note(&format!("error: {}", chain(&error)));
-                (Vec::new(), Met { unreadable: true, diagnostics: 0 })
-            }
-            Err(error) => {
-                note(&format!("skipped: {}", chain(&error)));
-                (Vec::new(), Met { unreadable: false, diagnostics: 1 })
-            }
-        }
+            Err(met) => return (Vec::new(), met),
+        };
+        traces.iter().flat_map(|trace| &trace.diagnostics).for_each(|diagnostic| notes.add(diagnostic));
+        (traces, notes.finish())
     }
 }
 
-fn report(path: &Path, traces: &[Trace]) -> usize {
-    let diagnostics: Vec<_> = traces.iter().flat_map(|trace| &trace.diagnostics).collect();
-    for diagnostic in diagnostics.iter().take(SHOWN_DIAGNOSTICS) {
-        note(&format!("{}: {diagnostic}", path.display()));
+/// What was odd in a file: the first few are said, the others counted.
+pub(crate) struct Notes<'p> {
+    path: &'p Path,
+    met: Met,
+}
+
+impl<'p> Notes<'p> {
+    pub(crate) fn new(path: &'p Path) -> Self {
+        Self { path, met: Met::default() }
     }
-    if diagnostics.len() > SHOWN_DIAGNOSTICS {
-        note(&format!("{}: {} more diagnostics", path.display(), diagnostics.len() - SHOWN_DIAGNOSTICS));
+
+    pub(crate) fn add(&mut self, diagnostic: &Diagnostic) {
+        self.met.diagnostics += 1;
+        if self.met.diagnostics <= SHOWN_DIAGNOSTICS {
+            note(&format!("{}: {diagnostic}", self.path.display()));
+        }
     }
-    diagnostics.len()
+
+    /// The file cannot be read on. Where the user did not name it, that is only odd.
+    pub(crate) fn fail(&mut self, error: &ReadError, is_named: bool) {
+        if is_named {
+            note(&format!("error: {}", chain(error)));
+            self.met.unreadable = true;
+        } else {
+            note(&format!("skipped: {}", chain(error)));
+            self.met.diagnostics += 1;
+        }
+    }
+
+    /// Says how many there were.
+    pub(crate) fn finish(self) -> Met {
+        if self.met.diagnostics > SHOWN_DIAGNOSTICS {
+            note(&format!("{}: {} more diagnostics", self.path.display(), self.met.diagnostics - SHOWN_DIAGNOSTICS));
+        }
+        self.met
+    }
 }

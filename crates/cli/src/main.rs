@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{compare, condense, formats, log, policies, status, view};
+use crate::commands::{compare, condense, convert, formats, log, policies, status, traces, view};
 use crate::terminal::note;
 
 /// What each way of shortening an agent's history costs, and what it loses.
@@ -37,6 +37,11 @@ enum Command {
     Condense(condense::CondenseArguments),
     /// Show what a session of a log holds and may hold.
     Status(status::StatusArguments),
+    /// Write traces in another format.
+    Convert(convert::ConvertArguments),
+    /// Say what is in trace files.
+    #[command(subcommand)]
+    Traces(traces::TracesCommand),
     /// List the policies.
     Policies(policies::PoliciesArguments),
     /// List the trace formats that can be read.
@@ -53,6 +58,8 @@ fn main() -> ExitCode {
         Command::View(arguments) => view::run(&arguments),
         Command::Condense(arguments) => condense::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Convert(arguments) => convert::run(&arguments),
+        Command::Traces(command) => traces::run(&command),
         Command::Policies(arguments) => policies::run(&arguments),
         Command::Formats(arguments) => formats::run(&arguments),
         Command::Log(command) => log::run(command),

@@ -60,6 +60,11 @@ impl Output {
         self.with(|writer| writer.write_all(text.as_bytes()))
     }
 
+    /// Writes what a function writes.
+    pub(crate) fn write(&mut self, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<(), CliError> {
+        self.with(write)
+    }
+
     /// Writes a value as one line of JSON.
     pub(crate) fn json_line(&mut self, value: &impl serde::Serialize) -> Result<(), CliError> {
         self.with(|writer| {
@@ -98,7 +103,8 @@ impl Output {
         }
     }
 
-    fn with(&mut self, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<(), CliError> {
+    /// Lets a function write.
+    pub(crate) fn with(&mut self, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<(), CliError> {
         if self.is_closed {
             return Ok(());
         }

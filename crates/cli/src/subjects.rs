@@ -1,9 +1,13 @@
 //! What is compared: policies and controls by name, and the settings of a run.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use condenser::profile::ModelProfile;
 use condenser::{Policy, Rules, TokenCounter, Tokens};
 use condenser_harness::{ForgetAll, Prepared, RandomForgetting, RandomMasking, Replay, Seen, Settings};
-use condenser_policies::{Extractive, PolicyKind};
+use condenser_policies::{Extractive, ObservationMasking, PolicyInfo, PolicyKind, RecentEvents, configure, nearest};
+use serde_json::{Map, Value};
 
 use crate::error::CliError;
 
@@ -94,11 +98,11 @@ pub(crate) fn parse_tokens(text: &str) -> Result<Tokens, String> {
     }
 }
 
-/// A control, or a policy by its registered name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A control, or a policy.
+#[derive(Clone)]
 pub(crate) enum Choice {
-    /// A policy of the registry.
-    Policy(&'static str),
+    /// A policy of the registry or of a file.
+    Policy(Arc<dyn Policy>),
     /// Forgets all it may.
     ForgetAll,
     /// Masks at random, as much as another policy removes.
@@ -109,91 +113,152 @@ pub(crate) enum Choice {
     Recorded,
 }
 
-/// A control's name, what it is, and its choice.
-pub(crate) const CONTROLS: [(&str, &str, Choice); 4] = [
-    (
-        "random-masking",
-        "masks random tool results, as much as observation-masking or --match removes",
-        Choice::RandomMasking,
-    ),
-    (
-        "random-forgetting",
-        "forgets random events, as much as recent-events or --match removes",
-        Choice::RandomForgetting,
-    ),
-    ("forget-all", "forgets everything but prompts, the first user message and the newest step", Choice::ForgetAll),
-    ("recorded", "applies the condensations that the trace itself recorded", Choice::Recorded),
+impl Choice {
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Policy(policy) => policy.name(),
+            control => control.control_name(),
+        }
+    }
+
+    /// The name of a control; empty for a policy.
+    pub(crate) fn control_name(&self) -> &'static str {
+        match self {
+            Self::Policy(_) => "",
+            Self::ForgetAll => "forget-all",
+            Self::RandomMasking => "random-masking",
+            Self::RandomForgetting => "random-forgetting",
+            Self::Recorded => "recorded",
+        }
+    }
+
+    /// Whether a run of it depends on the seed.
+    pub(crate) fn draws(&self) -> bool {
+        matches!(self, Self::RandomMasking | Self::RandomForgetting)
+    }
+}
+
+/// A control's choice, and what it is.
+pub(crate) const CONTROLS: [(Choice, &str); 4] = [
+    (Choice::RandomMasking, "masks random tool results, as much as observation-masking or --match removes"),
+    (Choice::RandomForgetting, "forgets random events, as much as recent-events or --match removes"),
+    (Choice::ForgetAll, "forgets everything but prompts, the first user message and the newest step"),
+    (Choice::Recorded, "applies the condensations that the trace itself recorded"),
 ];
 
-/// Finds what `--policy` names. `default` is every native policy and control, `all` adds the ports.
-pub(crate) fn choose(names: &[String]) -> Result<Vec<Choice>, CliError> {
-    let registry = condenser_policies::policies();
-    let mut chosen: Vec<Choice> = Vec::new();
-    let mut add = |choice| {
-        if !chosen.contains(&choice) {
-            chosen.push(choice);
+/// The policies that there are: the registry's, and those of a file.
+pub(crate) struct Policies {
+    registry: Vec<PolicyInfo>,
+    of_file: Vec<Arc<dyn Policy>>,
+}
+
+impl Policies {
+    /// Reads a file of policies, where one is named.
+    pub(crate) fn read(file: Option<&Path>) -> Result<Self, CliError> {
+        let registry = condenser_policies::policies();
+        let Some(file) = file else { return Ok(Self { registry, of_file: Vec::new() }) };
+        let shown = file.display();
+        let text = std::fs::read_to_string(file).map_err(|error| CliError::Input(format!("{shown}: {error}")))?;
+        let table: Map<String, Value> =
+            toml::from_str(&text).map_err(|error| CliError::Usage(format!("{shown}: {}", error.to_string().trim())))?;
+        let reserved = |name: &&String| name_of_control(name) || ["default", "all"].contains(&name.as_str());
+        if let Some(name) = table.keys().find(reserved) {
+            return Err(CliError::Usage(format!(
+                "{shown}: `{name}` has a meaning of its own; name the entry otherwise"
+            )));
         }
-    };
-    for name in names {
-        if name == "default" || name == "all" {
-            let wanted = |kind| name == "all" || kind == PolicyKind::Native;
-            registry.iter().filter(|info| wanted(info.kind)).for_each(|info| add(Choice::Policy(info.name)));
-            CONTROLS.iter().for_each(|(_, _, choice)| add(*choice));
-        } else if let Some((_, _, choice)) = CONTROLS.iter().find(|(control, _, _)| control == name) {
-            add(*choice);
-        } else if let Some(info) = registry.iter().find(|info| info.name == name) {
-            add(Choice::Policy(info.name));
-        } else {
-            return Err(unknown_policy(name));
+        let of_file = configure(&registry, &table).map_err(|error| CliError::Usage(format!("{shown}: {error}")))?;
+        Ok(Self { registry, of_file })
+    }
+
+    /// What `--policy` names: without names the policies of the file, or else `default`. `default` is every native
+    /// policy and control, `all` adds the ports and the file.
+    pub(crate) fn choose(&self, names: &[String]) -> Result<Vec<Choice>, CliError> {
+        let mut chosen: Vec<Choice> = Vec::new();
+        let mut add = |choice: Choice| {
+            if chosen.iter().all(|other| other.name() != choice.name()) {
+                chosen.push(choice);
+            }
+        };
+        if names.is_empty() && !self.of_file.is_empty() {
+            self.of_file.iter().cloned().map(Choice::Policy).for_each(&mut add);
+        }
+        let default = ["default".to_owned()];
+        let names = if names.is_empty() && self.of_file.is_empty() { &default } else { names };
+        for name in names {
+            if name == "default" || name == "all" {
+                let is_wanted = |info: &&PolicyInfo| name == "all" || info.kind == PolicyKind::Native;
+                for info in self.registry.iter().filter(is_wanted) {
+                    add(Choice::Policy(self.policy(info.name)?));
+                }
+                CONTROLS.iter().for_each(|(choice, _)| add(choice.clone()));
+                self.of_file.iter().filter(|_| name == "all").cloned().map(Choice::Policy).for_each(&mut add);
+            } else if let Some((choice, _)) = CONTROLS.iter().find(|(choice, _)| choice.name() == name) {
+                add(choice.clone());
+            } else {
+                add(Choice::Policy(self.policy(name)?));
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// A policy of the file, or of the registry with its defaults.
+    pub(crate) fn policy(&self, name: &str) -> Result<Arc<dyn Policy>, CliError> {
+        if let Some(policy) = self.of_file.iter().find(|policy| policy.name() == name) {
+            return Ok(Arc::clone(policy));
+        }
+        match self.registry.iter().find(|info| info.name == name) {
+            Some(info) => Ok(info.build(&Map::new()).map_err(|error| CliError::Usage(error.to_string()))?.into()),
+            None => Err(self.unknown(name)),
         }
     }
-    Ok(chosen)
-}
 
-fn unknown_policy(name: &str) -> CliError {
-    if CONTROLS.iter().any(|(control, _, _)| *control == name) {
-        return CliError::Usage(format!("`{name}` is a control; --match takes a policy"));
+    /// The entry of the registry.
+    pub(crate) fn info(&self, name: &str) -> Result<&PolicyInfo, CliError> {
+        self.registry.iter().find(|info| info.name == name).ok_or_else(|| self.unknown(name))
     }
-    let registry = condenser_policies::policies();
-    let known: Vec<&str> =
-        registry.iter().map(|info| info.name).chain(CONTROLS.iter().map(|(control, _, _)| *control)).collect();
-    let similar = |known: &&str| strsim::jaro_winkler(name, known);
-    let nearest = known.iter().max_by(|a, b| similar(a).total_cmp(&similar(b))).filter(|known| similar(known) > 0.7);
-    let shown: String = name.chars().take(60).collect();
-    CliError::Usage(match nearest {
-        Some(nearest) => {
-            format!("unknown policy {shown:?}; did you mean `{nearest}`? (`condenser policies` lists them)")
+
+    pub(crate) fn registry(&self) -> &[PolicyInfo] {
+        &self.registry
+    }
+
+    fn unknown(&self, name: &str) -> CliError {
+        if name_of_control(name) {
+            return CliError::Usage(format!("`{name}` is a control; a policy is wanted here"));
         }
-        None => format!("unknown policy {shown:?}; `condenser policies` lists them"),
-    })
+        let of_file = self.of_file.iter().map(|policy| policy.name());
+        let controls = CONTROLS.iter().map(|(choice, _)| choice.name());
+        let known = self.registry.iter().map(|info| info.name).chain(of_file).chain(controls);
+        let shown: String = name.chars().take(60).collect();
+        CliError::Usage(match nearest(name, known) {
+            Some(nearest) => {
+                format!("unknown policy {shown:?}; did you mean `{nearest}`? (`condenser policies` lists them)")
+            }
+            None => format!("unknown policy {shown:?}; `condenser policies` lists them"),
+        })
+    }
 }
 
-/// A policy of the registry, with its defaults.
-pub(crate) fn build(name: &str) -> Result<Box<dyn Policy>, CliError> {
-    condenser_policies::by_name(name).map_err(|_| unknown_policy(name))
+fn name_of_control(name: &str) -> bool {
+    CONTROLS.iter().any(|(choice, _)| choice.name() == name)
 }
 
-/// Replays a trace under a choice. `matched` names what random controls match, where not their default.
+/// Replays a trace under a choice. `matched` is what random controls match, where not their default.
 pub(crate) fn replay(
     prepared: &Prepared<'_>,
-    choice: Choice,
+    choice: &Choice,
     settings: &Settings<'_>,
-    matched: Option<&str>,
+    matched: Option<&dyn Policy>,
     observe: &mut dyn FnMut(&Seen<'_>),
-) -> Result<Replay, CliError> {
-    let other = |default: &str| -> Result<Replay, CliError> {
-        Ok(condenser_harness::run(prepared, &*build(matched.unwrap_or(default))?, settings))
+) -> Replay {
+    let other = |default: &dyn Policy| condenser_harness::run(prepared, matched.unwrap_or(default), settings);
+    let seed = settings.seed;
+    let policy: &dyn Policy = match choice {
+        Choice::Recorded => return condenser_harness::run_recorded(prepared, settings, observe),
+        Choice::Policy(policy) => &**policy,
+        Choice::ForgetAll => &ForgetAll,
+        Choice::RandomMasking => &RandomMasking::matching(prepared, &other(&ObservationMasking::default()), seed),
+        Choice::RandomForgetting => &RandomForgetting::matching(prepared, &other(&RecentEvents::default()), seed),
     };
-    let policy: Box<dyn Policy> = match choice {
-        Choice::Recorded => return Ok(condenser_harness::run_recorded(prepared, settings, observe)),
-        Choice::Policy(name) => build(name)?,
-        Choice::ForgetAll => Box::new(ForgetAll),
-        Choice::RandomMasking => {
-            Box::new(RandomMasking::matching(prepared, &other("observation-masking")?, settings.seed))
-        }
-        Choice::RandomForgetting => {
-            Box::new(RandomForgetting::matching(prepared, &other("recent-events")?, settings.seed))
-        }
-    };
-    Ok(condenser_harness::run_observed(prepared, &*policy, settings, observe))
+    condenser_harness::run_observed(prepared, policy, settings, observe)
 }

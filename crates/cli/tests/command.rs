@@ -177,7 +177,7 @@ fn a_control_cannot_be_matched() {
         &folder,
         &["compare", &chat, "--match", "forget-all"],
         2,
-        "error: `forget-all` is a control; --match takes a policy",
+        "error: `forget-all` is a control; a policy is wanted here",
     );
 }
 
@@ -286,6 +286,69 @@ fn two_steps_are_told_apart_and_every_api_is_rendered() {
 fn lists_name_what_there_is() {
     insta::assert_snapshot!("formats", text(&condenser(&["formats"]).stdout));
     insta::assert_snapshot!("policies", text(&condenser(&["policies"]).stdout));
+    insta::assert_snapshot!("policy", text(&condenser(&["policies", "show", "swe-agent-last-n"]).stdout));
+    let output = condenser(&["policies", "show", "foldin"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("did you mean `folding`?"));
+    let shown: Value = serde_json::from_slice(&condenser(&["policies", "show", "none", "--format", "json"]).stdout)
+        .expect("one document");
+    assert_eq!((&shown["policy"], &shown["settings"]), (&"none".into(), &serde_json::json!([])));
+}
+
+#[test]
+fn a_file_names_policies_with_settings_and_pipelines() {
+    let folder = Folder::new();
+    let policies = folder.file(
+        "policies.toml",
+        br#"
+[masking-3]
+policy = "observation-masking"
+attention_window = 3
+
+[both]
+pipeline = ["masking-3", "llm-summarizing"]
+
+[folding]
+keep_last = 5
+"#,
+    );
+    let trace = "fixtures/traces/next-run.traj";
+    let names = |extra: &[&str]| -> Vec<String> {
+        let mut arguments = vec!["compare", trace, "--policies", &policies, "--format", "jsonl", "--window", "8k"];
+        arguments.extend(extra);
+        let output = condenser(&arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let rows = text(&output.stdout);
+        rows.lines().map(|row| serde_json::from_str::<Value>(row).expect("a row")["policy"].to_string()).collect()
+    };
+    assert_eq!(names(&[]), ["\"masking-3\"", "\"both\"", "\"folding\""]);
+    assert_eq!(names(&["--policy", "none,both"]), ["\"none\"", "\"both\""]);
+    let all = names(&["--policy", "all"]);
+    assert!(["\"both\"", "\"openhands-v0-server\"", "\"recorded\""].iter().all(|name| all.iter().any(|it| it == name)));
+    assert_eq!(all.iter().filter(|name| *name == "\"folding\"").count(), 1);
+
+    // A file of everything there is, in one run.
+    let listed: Value = serde_json::from_slice(&condenser(&["policies", "--format", "json"]).stdout).expect("a list");
+    let listed = listed.as_array().expect("a list").iter().filter(|line| line["kind"] != "control");
+    let listed: Vec<&str> = listed.filter_map(|line| line["policy"].as_str()).collect();
+    let every: String = listed.iter().map(|name| format!("[{name}]\n")).collect();
+    let every = folder.file("every.toml", every.as_bytes());
+    let output = condenser(&["compare", trace, "--policies", &every, "--window", "32k", "--format", "jsonl"]);
+    assert_eq!(text(&output.stdout).lines().count(), listed.len());
+
+    let wrong = folder.file("wrong.toml", b"[a]\npipeline = [\"foldin\"]\n");
+    let message = "error: DIR/wrong.toml: `a`: `pipeline`: unknown policy \"foldin\"; did you mean `folding`?";
+    check_failure(&folder, &["compare", trace, "--policies", &wrong], 2, message);
+    let control = folder.file("control.toml", b"[recorded]\npolicy = \"none\"\n");
+    let message = "error: DIR/control.toml: `recorded` has a meaning of its own; name the entry otherwise";
+    check_failure(&folder, &["compare", trace, "--policies", &control], 2, message);
+    let torn = folder.file("torn.toml", b"[a\n");
+    let output = condenser(&["compare", trace, "--policies", &torn]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(folder.errors(&output).starts_with("error: DIR/torn.toml: TOML parse error at line 1"));
+    let missing = folder.path("missing.toml");
+    let message = "error: DIR/missing.toml: No such file or directory (os error 2)";
+    check_failure(&folder, &["compare", trace, "--policies", &missing], 3, message);
 }
 
 #[test]

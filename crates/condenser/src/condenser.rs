@@ -24,7 +24,7 @@ use crate::condensation::{Condensation, Provenance};
 use crate::event::{CondensationFailed, EventId};
 use crate::guard::{self, Closed};
 use crate::policy::{
-    Edit, Failure, NoPlan, Plan, Policy, Reason, Requirement, State, SummarizeError, Summary, SummaryRequest,
+    Edit, Failure, Frame, NoPlan, Plan, Policy, Reason, Requirement, State, SummarizeError, Summary, SummaryRequest,
 };
 use crate::recall::Redact;
 use crate::request::Request;
@@ -269,14 +269,15 @@ impl<'s> Pending<'s> {
                 self.run.go_on()
             }
             Ok(summary) => {
-                let SummaryRequest { before, after, next, events, prompt_version, .. } = self.request;
+                let SummaryRequest { frame, events, prompt_version, .. } = self.request;
+                let Frame { before, after, next } = frame.map_or_else(Frame::default, |frame| *frame);
                 self.text.extend([before, summary.text, after]);
                 self.seen.extend(events.into_iter().map(|(id, _)| id));
-                if let Some(mut next) = next {
+                if let Some(mut request) = next {
                     if self.run.host.guards {
-                        self.run.prepare(&mut next);
+                        self.run.prepare(&mut request);
                     }
-                    return Step::NeedSummary(Box::new(Self { request: *next, ..self }));
+                    return Step::NeedSummary(Box::new(Self { request, ..self }));
                 }
                 self.edit.summary = Some((self.text, self.offset));
                 let version = Some(prompt_version).filter(|version| !version.is_empty());

@@ -270,6 +270,24 @@ pub struct Numbers {
     pub tokens: Option<u32>,
 }
 
+/// What the header of a condensation, undo, pin or unpin holds beyond [`Numbers`], its ids as numbers of events.
+#[derive(Clone, Debug)]
+pub enum Held {
+    /// Of a condensation.
+    Record {
+        /// The entries that leave the view; distinct.
+        forgotten: Vec<u32>,
+        /// The entries whose content changes.
+        rewrites: Vec<(u32, Rewrite)>,
+        /// The summary and its offset, where both exist.
+        summary: Option<(String, usize)>,
+        /// The name of the summary's entry, whether it has a summary or not.
+        summary_id: u32,
+    },
+    /// Of the others: the ids they name.
+    Ids(Vec<u32>),
+}
+
 impl Header {
     /// The header as integers; the record of a condensation and the ids that an undo or a pin names are not in it.
     pub fn numbers(&self) -> Numbers {
@@ -310,15 +328,39 @@ impl Names {
 
     /// The header that a store kept as integers, without touching any text. `None` where a number is beyond the names,
     /// and for the classes whose header holds more: condensation, undo, pin and unpin; those go through
-    /// [`Names::header`].
+    /// [`Names::header_with`] or [`Names::header`].
     pub fn header_of(&self, numbers: Numbers) -> Option<Header> {
+        let has_more = matches!(numbers.class, Class::Condensation | Class::Undo | Class::Pin | Class::Unpin);
+        if has_more { None } else { self.plain(numbers) }
+    }
+
+    /// As [`Names::header_of`], of a condensation, undo, pin or unpin, with the ids that it holds as numbers of events.
+    /// `None` where a number is beyond the names, or `held` does not belong to the class.
+    pub fn header_with(&self, numbers: Numbers, held: Held) -> Option<Header> {
+        let known = |number: u32| (number as usize) < self.events.len();
+        let payload = match (numbers.class, held) {
+            (Class::Condensation, Held::Record { forgotten, rewrites, summary, summary_id }) => {
+                let rewritten = rewrites.iter().map(|(id, _)| *id);
+                if !forgotten.iter().copied().chain(rewritten).chain([summary_id]).all(known) {
+                    return None;
+                }
+                let rewrites = rewrites.into_iter().map(|(id, rewrite)| (id, Arc::new(rewrite))).collect();
+                let summary = summary.map(|(text, offset)| (Arc::from(text), offset));
+                Payload::Record(RecordHeader { forgotten, rewrites, summary, summary_id })
+            }
+            (Class::Undo | Class::Pin | Class::Unpin, Held::Ids(ids)) if ids.iter().copied().all(known) => {
+                Payload::Named(ids)
+            }
+            _ => return None,
+        };
+        Some(Header { payload: Some(Arc::new(payload)), ..self.plain(numbers)? })
+    }
+
+    fn plain(&self, numbers: Numbers) -> Option<Header> {
         let within = |number: Option<u32>, table: &Table| match number {
             Some(number) => ((number as usize) < table.len()).then_some(number),
             None => Some(NONE),
         };
-        if matches!(numbers.class, Class::Condensation | Class::Undo | Class::Pin | Class::Unpin) {
-            return None;
-        }
         Some(Header {
             id: within(Some(numbers.id), &self.events)?,
             call: within(numbers.call, &self.calls)?,

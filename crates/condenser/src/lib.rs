@@ -62,7 +62,7 @@ pub use condensation::{Condensation, Provenance, Rewrite, RewriteOp};
 pub use condenser::{Condenser, Hooks, Outcome, OutcomeKind, Step};
 pub use event::{ContentBlock, Event, EventId, EventKind};
 pub use header::{Class, EventHeader, Header, Names};
-pub use policy::{Edit, Failure, NoPlan, Plan, Policy, Reason, Requirement, State};
+pub use policy::{Edit, Failure, Frame, NoPlan, Plan, Policy, Reason, Requirement, State};
 pub use policy::{SummarizeError, Summarizer, Summary, SummaryRequest};
 pub use request::{Bodies, Request, Shown, Sizer};
 pub use tokens::{TokenCounter, Tokens};

@@ -360,12 +360,19 @@ pub struct SummaryRequest {
     pub tool_call: bool,
     /// Version of the prompt.
     pub prompt_version: String,
-    /// Put before the answer in the summary.
+    /// What else belongs to the summary. `None`: it is the answer alone.
+    pub frame: Option<Box<Frame>>,
+}
+
+/// What belongs to a summary beside the answer to one request.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Frame {
+    /// Put before the answer.
     pub before: String,
-    /// Put behind the answer in the summary.
+    /// Put behind the answer.
     pub after: String,
-    /// Asked once this is answered. Its text follows in the summary; if it fails, so does this.
-    pub next: Option<Box<SummaryRequest>>,
+    /// Asked once there is an answer. What it gives follows in the summary; if it fails, so does the whole.
+    pub next: Option<SummaryRequest>,
 }
 
 /// The tags around the data in [`SummaryRequest::input`].

@@ -15,9 +15,9 @@ use condenser::request::{Facts, openai::validate_openai_chat};
 use condenser::shadow::shadow;
 use condenser::tokens::CharsPer4;
 use condenser::{
-    Attempts, Budget, Condensation, Condenser, ContentBlock, Edit, Event, EventId, EventKind, Failure, Hooks, NoPlan,
-    Outcome, OutcomeKind, Plan, Policy, Reason, Rejection, Request, Requirement, RewriteOp, Rules, Sizer, Stale, State,
-    Step, SummarizeError, Summarizer, Summary, SummaryRequest, Tokens, View, check_fresh,
+    Attempts, Budget, Condensation, Condenser, ContentBlock, Edit, Event, EventId, EventKind, Failure, Frame, Hooks,
+    NoPlan, Outcome, OutcomeKind, Plan, Policy, Reason, Rejection, Request, Requirement, RewriteOp, Rules, Sizer,
+    Stale, State, Step, SummarizeError, Summarizer, Summary, SummaryRequest, Tokens, View, check_fresh,
 };
 use proptest::prelude::*;
 
@@ -245,8 +245,11 @@ fn a_good_summary_is_recorded_with_what_it_cost() {
 
 #[test]
 fn a_summary_of_several_answers_is_put_together_and_fails_as_a_whole() {
-    let next = SummaryRequest { before: "; then ".into(), after: ".".into(), ..SummaryRequest::default() };
-    let request = SummaryRequest { before: "First ".into(), next: Some(Box::new(next)), ..SummaryRequest::default() };
+    let framed = |before: &str, after: &str, next| {
+        let frame = Frame { before: before.into(), after: after.into(), next };
+        SummaryRequest { frame: Some(Box::new(frame)), ..SummaryRequest::default() }
+    };
+    let request = framed("First ", "", Some(framed("; then ", ".", None)));
     let plan = Plan::Summarize { edit: forget(&["a3", "o3"]), offset: 6, request };
     let policy = Fixed { plan, port: false, hard: false };
     let answer = Summary { text: "tests".into(), output_tokens: Tokens(5), ..Summary::default() };
@@ -263,9 +266,10 @@ fn a_summary_of_several_answers_is_put_together_and_fails_as_a_whole() {
     let Step::NeedSummary(first) = condenser.begin(&policy, &state) else { panic!() };
     let answer = Summary { text: "tests".into(), ..Summary::default() };
     let Step::NeedSummary(second) = first.answer(Ok(answer)) else { panic!() };
-    assert_eq!(second.request().before, "; then ");
+    let before = |request: &SummaryRequest| request.frame.as_ref().map(|frame| frame.before.clone());
+    assert_eq!(before(second.request()).as_deref(), Some("; then "));
     let Step::NeedSummary(again) = second.answer(Err(SummarizeError::Empty)) else { panic!() };
-    assert_eq!(again.request().before, "First ", "the policy is asked again from the beginning");
+    assert_eq!(before(again.request()).as_deref(), Some("First "), "the policy is asked again from the beginning");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Erasing bodies and dropping sessions: the only ways in which anything leaves a log.
 
+use condenser::Unread;
 use condenser::condensation::{Condensation, RewriteOp};
 use condenser::event::{ContentBlock, Event, EventId, EventKind};
 use rusqlite::OptionalExtension;
@@ -82,7 +83,13 @@ impl Log {
 
 /// The event without its content: what links it to others stays.
 pub(crate) fn tombstone(event: Event) -> Event {
-    Event { kind: without_content(event.kind), foreign: Map::new(), extra: Map::new(), ..event }
+    Event {
+        kind: without_content(event.kind),
+        foreign: Map::new(),
+        extra: Map::new(),
+        unread: Unread::default(),
+        ..event
+    }
 }
 
 fn erased() -> Vec<ContentBlock> {
@@ -129,6 +136,7 @@ fn erase_record(record: &mut Condensation) {
         *summary = ERASED.to_owned();
     }
     record.extra = Map::new();
+    record.unread = Unread::default();
     for rewrite in record.rewrites.values_mut() {
         match &mut rewrite.op {
             RewriteOp::Clear { text } | RewriteOp::Note { text } => *text = ERASED.to_owned(),

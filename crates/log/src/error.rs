@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use condenser::EventId;
 use rusqlite::ErrorCode;
+use rusqlite::ffi::SQLITE_CORRUPT_VTAB;
 
 use crate::{RuleSet, SessionId};
 
@@ -305,6 +306,9 @@ pub enum RecallError {
     /// The arguments name neither one event nor one search.
     #[error("give either `event_id` or `search`, the latter with at least one letter or digit")]
     Arguments,
+    /// The search failed.
+    #[error(transparent)]
+    Search(SearchError),
     /// The session could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -487,7 +491,7 @@ macro_rules! through {
         }
     )*};
 }
-through!(CondensationError: Append, MarkError: Append, SearchError: Read, ExportError: Read);
+through!(CondensationError: Append, MarkError: Append, ExportError: Read);
 
 /// Why a search gave nothing.
 #[derive(Debug, thiserror::Error)]
@@ -496,9 +500,29 @@ pub enum SearchError {
     /// The query has no letters or digits.
     #[error("there is nothing to search for; give at least one word with a letter or a digit")]
     NoWords,
+    /// The search index is damaged. The events are not.
+    #[error("the search index is damaged; make it anew with `Log::drop_index`, or `condenser log index --rebuild`")]
+    Index(#[source] Cause),
     /// The session, or what was found in it, could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+}
+
+impl From<StorageError> for SearchError {
+    fn from(error: StorageError) -> Self {
+        Self::Read(error.into())
+    }
+}
+
+impl From<rusqlite::Error> for SearchError {
+    fn from(error: rusqlite::Error) -> Self {
+        match &error {
+            rusqlite::Error::SqliteFailure(code, _) if code.extended_code == SQLITE_CORRUPT_VTAB => {
+                Self::Index(Cause::new(error))
+            }
+            _ => Self::Read(error.into()),
+        }
+    }
 }
 
 fn shown(id: &Option<EventId>) -> &str {

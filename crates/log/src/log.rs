@@ -337,11 +337,13 @@ impl Log {
             return Err(SessionError::TooDeep { depth, limit: MAX_EVENT_DEPTH });
         }
         let tx = self.write()?;
-        let last: i64 = tx.query_row("SELECT coalesce(max(session), 0) FROM session", [], |row| row.get(0))?;
-        if last >= MAX_SESSIONS {
+        // A number is never used again: an iterator over a dropped session finds nothing, not another one.
+        let last: i64 = tx.query_row("SELECT sessions FROM format", [], |row| row.get(0))?;
+        if !(0..MAX_SESSIONS).contains(&last) {
             return Err(SessionError::TooManySessions(last));
         }
         let number = last + 1;
+        tx.execute("UPDATE format SET sessions = ?1", [number])?;
         let created = i64::try_from(created_ms).unwrap_or(i64::MAX);
         tx.execute(
             "INSERT INTO session (session, id, name, created, rules, rules_version, meta, events, branches, complete) \

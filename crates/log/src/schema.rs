@@ -16,8 +16,9 @@ pub(crate) const MINOR: i64 = 0;
 
 const TABLES: &str = "
 CREATE TABLE format (
-    minor   INTEGER NOT NULL,
-    creator TEXT    NOT NULL
+    minor    INTEGER NOT NULL,
+    creator  TEXT    NOT NULL,
+    sessions INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE TABLE session (
     session       INTEGER PRIMARY KEY,
@@ -78,8 +79,12 @@ CREATE TABLE count (
 ) STRICT, WITHOUT ROWID;
 ";
 
+/// From format 1 to 2. The tables are written out again, since a later format changes those above and not this step.
+///
 /// Format 1 kept the texts of ids in a table of their own, and had no packed headers, counts or erased bodies.
 const FROM_1: &str = "
+ALTER TABLE format ADD COLUMN sessions INTEGER NOT NULL DEFAULT 0;
+UPDATE format SET sessions = (SELECT coalesce(max(session), 0) FROM session);
 ALTER TABLE session ADD COLUMN complete INTEGER NOT NULL DEFAULT 1;
 ALTER TABLE session ADD COLUMN indexed INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE body ADD COLUMN erased BLOB;
@@ -162,7 +167,7 @@ pub(crate) fn create(conn: &Connection) -> rusqlite::Result<()> {
     if format(&tx)? == Format::Empty {
         tx.execute_batch(TABLES)?;
         tx.execute(
-            "INSERT INTO format VALUES (?1, ?2)",
+            "INSERT INTO format (minor, creator) VALUES (?1, ?2)",
             (MINOR, concat!("condenser-log ", env!("CARGO_PKG_VERSION"))),
         )?;
         tx.pragma_update(None, "application_id", APPLICATION_ID)?;

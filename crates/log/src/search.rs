@@ -156,12 +156,14 @@ impl Log {
     pub fn index(&self, session: &SessionId) -> Result<u64, ReadError> {
         let mut added = 0;
         loop {
-            let tx = self.write()?;
-            let state = State::load(&tx, session)?.ok_or_else(|| ReadError::NoSession(session.clone()))?;
-            let from = indexed(&tx, state.number)?;
-            if from >= state.events {
+            // Looking takes no lock: most searches find the index up to date.
+            let state = self.state(session)?;
+            if indexed(&self.conn, state.number)? >= state.events {
                 return Ok(added);
             }
+            let tx = self.write()?;
+            let state = self.state(session)?;
+            let from = indexed(&tx, state.number)?.min(state.events);
             if !exists(&tx)? {
                 tx.execute_batch(INDEX)?;
             }

@@ -72,7 +72,7 @@ impl Log {
         let found = match self.search(session, &query) {
             Ok(found) => found,
             Err(SearchError::NoWords) => return Err(RecallError::Arguments),
-            Err(SearchError::Read(error)) => return Err(error.into()),
+            Err(error) => return Err(RecallError::Search(error)),
         };
         let mut answer = match found.hits.len() {
             0 => "No event contains these words.\n".to_owned(),

@@ -45,7 +45,7 @@ pub struct Import<'a> {
 }
 
 enum Item {
-    Event(Box<Event>, Body),
+    Event(Box<Event>, Body<'static>),
     Head(Option<EventId>),
 }
 
@@ -67,7 +67,7 @@ impl Import<'_> {
         self.push_body(event, body)
     }
 
-    fn push_body(&mut self, event: Event, body: Body) -> Result<(), AppendError> {
+    fn push_body(&mut self, event: Event, body: Body<'static>) -> Result<(), AppendError> {
         self.bytes += body.json.len();
         self.events += 1;
         self.items.push(Item::Event(Box::new(event), body));

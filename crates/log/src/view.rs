@@ -1,18 +1,19 @@
 //! From the log to a view: headers by the segment, bodies only of records.
 
+use std::borrow::Cow;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use condenser::condensation::{Condensation, Rewrite};
-use condenser::header::Numbers;
-use condenser::{Class, EventHeader, EventId, Header, Names, Rules, View};
+use condenser::condensation::Rewrite;
+use condenser::header::{Held, Numbers};
+use condenser::{Class, EventId, Header, Names, Rules, View};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension};
 use serde::Deserialize;
 
-use crate::error::{ReadError, StorageError, ViewError};
+use crate::error::{ReadError, ViewError};
 use crate::header::{INTERIM, THINKING, class};
 use crate::log::{Log, RuleSet, SessionId, position, row_number};
 use crate::read::{NO_BODY, Run, damaged, excerpt};
@@ -72,24 +73,24 @@ impl Log {
             Some(counter) => self.token_counts(session, counter)?,
             None => Vec::new(),
         };
-        let mut interner = Interner::new(session, counts);
+        let mut interner = Interner::new(session, counts, &pieces);
         pieces.iter().try_for_each(|piece| interner.piece(piece))?;
         let Interner { ids, calls, responses, numbers, .. } = interner;
-        let record_ids: Vec<String> = numbers
-            .iter()
-            .filter(|(_, numbers)| has_record(numbers.class))
-            .map(|(_, numbers)| ids[numbers.id as usize].to_owned())
-            .collect();
-        let mut names = Names::restore(ids, calls.texts, responses.texts);
-        let mut record_ids = record_ids.into_iter();
+        let mut resolver = Resolver::new(&ids);
+        let mut held = Vec::new();
+        for (at, numbers) in numbers.iter().filter(|(_, numbers)| has_record(numbers.class)) {
+            held.push(resolver.held(&self.conn, session, number, *at, numbers)?);
+        }
+        let others = resolver.others;
+        let event_names = ids.iter().copied().chain(others.iter().map(String::as_str));
+        let names = Names::restore(event_names, calls.texts, responses.texts);
+        let mut held = held.into_iter();
         let headers = numbers
             .into_iter()
             .map(|(at, numbers)| {
-                let header = if has_record(numbers.class) {
-                    let id = record_ids.next().unwrap_or_default();
-                    Some(names.header(&record(&self.conn, session, number, at, id, numbers.class)?))
-                } else {
-                    names.header_of(numbers)
+                let header = match has_record(numbers.class) {
+                    true => held.next().and_then(|held| names.header_with(numbers, held)),
+                    false => names.header_of(numbers),
                 };
                 header.ok_or_else(|| damaged(session, at, "its numbers are impossible".to_owned()))
             })
@@ -112,6 +113,16 @@ enum Piece {
         branch: i64,
     },
     Rows(Vec<HeaderRow>),
+}
+
+impl Piece {
+    /// The most events it can have on the path.
+    fn len(&self) -> usize {
+        match self {
+            Self::Packed { range, .. } => (range.end() - range.start() + 1) as usize,
+            Self::Rows(rows) => rows.len(),
+        }
+    }
 }
 
 struct HeaderRow {
@@ -181,13 +192,16 @@ fn rows(
 }
 
 /// Distinct texts, numbered in the order in which they come.
-#[derive(Default)]
 struct Space<'a> {
     numbers: HashMap<&'a str, u32>,
     texts: Vec<&'a str>,
 }
 
 impl<'a> Space<'a> {
+    fn with_capacity(n_texts: usize) -> Self {
+        Self { numbers: HashMap::with_capacity(n_texts), texts: Vec::with_capacity(n_texts) }
+    }
+
     fn number(&mut self, text: &'a str) -> u32 {
         match self.numbers.entry(text) {
             Entry::Occupied(known) => *known.get(),
@@ -213,14 +227,15 @@ struct Interner<'a> {
 }
 
 impl<'a> Interner<'a> {
-    fn new(session: &'a SessionId, counts: Vec<(u64, u32)>) -> Self {
+    fn new(session: &'a SessionId, counts: Vec<(u64, u32)>, pieces: &[Piece]) -> Self {
+        let n_events = pieces.iter().map(Piece::len).sum();
         Self {
             session,
             counts: counts.into_iter().peekable(),
-            ids: Vec::new(),
-            calls: Space::default(),
-            responses: Space::default(),
-            numbers: Vec::new(),
+            ids: Vec::with_capacity(n_events),
+            calls: Space::with_capacity(n_events / 2),
+            responses: Space::with_capacity(n_events / 2),
+            numbers: Vec::with_capacity(n_events),
             previous: None,
         }
     }
@@ -319,76 +334,115 @@ fn translate<'a>(
     Some(*number)
 }
 
-/// What a view needs of a condensation, undo, pin or unpin.
-struct Record {
-    id: String,
-    class: Class,
-    record: Condensation,
-    named: Vec<EventId>,
+/// Numbers the ids that records name: events by their place on the path, summaries and unknown ids after those.
+///
+/// A record nearly always names what came after the record before it, or was kept then. Looking only there first is
+/// much faster than an index of all ids, which is made if it has to be.
+struct Resolver<'a> {
+    ids: &'a [&'a str],
+    /// Ids before this place were added to `recent`.
+    fed: usize,
+    recent: HashMap<&'a str, u32>,
+    all: Option<HashMap<&'a str, u32>>,
+    /// Names that are no event on the path.
+    others: Vec<String>,
+    other_numbers: HashMap<String, u32>,
+    /// Whether an event's id looks like a summary's.
+    has_odd_ids: bool,
 }
 
-impl EventHeader for Record {
-    fn id(&self) -> &str {
-        &self.id
+impl<'a> Resolver<'a> {
+    fn new(ids: &'a [&'a str]) -> Self {
+        Self {
+            ids,
+            fed: 0,
+            recent: HashMap::new(),
+            all: None,
+            others: Vec::new(),
+            other_numbers: HashMap::new(),
+            has_odd_ids: ids.iter().any(|id| id.ends_with("-summary")),
+        }
     }
 
-    fn class(&self) -> Class {
-        self.class
+    fn number(&mut self, id: &str, is_forgotten: bool) -> u32 {
+        let recent = if is_forgotten { self.recent.remove(id) } else { self.recent.get(id).copied() };
+        if let Some(number) = recent.or_else(|| self.other_numbers.get(id).copied()) {
+            return number;
+        }
+        let ids = self.ids;
+        let all = self.all.get_or_insert_with(|| ids.iter().enumerate().map(|(n, id)| (*id, n as u32)).collect());
+        match all.get(id) {
+            Some(number) => *number,
+            None => self.other(id),
+        }
     }
 
-    fn condensation(&self) -> Option<&Condensation> {
-        (self.class == Class::Condensation).then_some(&self.record)
+    fn other(&mut self, name: &str) -> u32 {
+        let number = (self.ids.len() + self.others.len()) as u32;
+        self.others.push(name.to_owned());
+        self.other_numbers.insert(name.to_owned(), number);
+        number
     }
 
-    fn named_ids(&self, visit: &mut dyn FnMut(&str)) {
-        self.named.iter().for_each(|id| visit(id.as_str()));
+    /// What the header of the event at `at` holds: a condensation, undo, pin or unpin.
+    fn held(
+        &mut self,
+        conn: &Connection,
+        session: &SessionId,
+        number: i64,
+        at: i64,
+        numbers: &Numbers,
+    ) -> Result<Held, ReadError> {
+        for place in self.fed..numbers.id as usize {
+            self.recent.insert(self.ids[place], place as u32);
+        }
+        self.fed = self.fed.max(numbers.id as usize);
+        let json = body(conn, session, number, at)?;
+        let fields: Fields<'_> =
+            serde_json::from_slice(&json).map_err(|error| damaged(session, at, excerpt(&error.to_string())))?;
+        if numbers.class != Class::Condensation {
+            let ids = fields.condensation.into_iter().chain(fields.ids);
+            return Ok(Held::Ids(ids.map(|id| self.number(&id.0, false)).collect()));
+        }
+        let rewrites =
+            fields.rewrites.into_iter().map(|(id, rewrite)| (self.number(id.as_str(), false), rewrite)).collect();
+        let mut forgotten: Vec<u32> = fields.forgotten_event_ids.iter().map(|id| self.number(&id.0, true)).collect();
+        forgotten.sort_unstable();
+        forgotten.dedup();
+        let summary_name = format!("{}-summary", self.ids[numbers.id as usize]);
+        let is_new = !self.has_odd_ids && !self.other_numbers.contains_key(&summary_name);
+        let summary_id = if is_new { self.other(&summary_name) } else { self.number(&summary_name, false) };
+        Ok(Held::Record { forgotten, rewrites, summary: fields.summary.zip(fields.summary_offset), summary_id })
     }
 }
 
 /// The fields of such a body that a view needs; the others are skipped unread.
 #[derive(Deserialize)]
-struct Fields {
-    #[serde(default)]
-    forgotten_event_ids: Vec<EventId>,
+struct Fields<'j> {
+    #[serde(default, borrow)]
+    forgotten_event_ids: Vec<Text<'j>>,
     summary: Option<String>,
     summary_offset: Option<usize>,
     #[serde(default)]
     rewrites: BTreeMap<EventId, Rewrite>,
-    condensation: Option<EventId>,
-    #[serde(default)]
-    ids: Vec<EventId>,
+    #[serde(borrow)]
+    condensation: Option<Text<'j>>,
+    #[serde(default, borrow)]
+    ids: Vec<Text<'j>>,
 }
 
-fn record(
-    conn: &Connection,
-    session: &SessionId,
-    number: i64,
-    at: i64,
-    id: String,
-    class: Class,
-) -> Result<Record, ReadError> {
-    let damaged = |detail| damaged(session, at, detail);
-    let fields = conn
+/// A text that is not copied where it stands in the JSON as it is.
+#[derive(Deserialize)]
+struct Text<'j>(#[serde(borrow)] Cow<'j, str>);
+
+fn body(conn: &Connection, session: &SessionId, number: i64, at: i64) -> Result<Vec<u8>, ReadError> {
+    let json = conn
         .prepare_cached("SELECT json FROM body WHERE row = ?1")?
-        .query_row([row_number(number, at)], |row| {
-            Ok(match row.get_ref(0)? {
-                ValueRef::Text(json) => {
-                    serde_json::from_slice::<Fields>(json).map_err(|error| excerpt(&error.to_string()))
-                }
-                _ => Err(NO_BODY.to_owned()),
-            })
+        .query_row([row_number(number, at)], |row| match row.get_ref(0)? {
+            ValueRef::Text(json) => Ok(Some(json.to_vec())),
+            _ => Ok(None),
         })
-        .optional()
-        .map_err(StorageError::from)?
-        .unwrap_or_else(|| Err(NO_BODY.to_owned()))
-        .map_err(damaged)?;
-    let named = fields.condensation.into_iter().chain(fields.ids).collect();
-    let record = Condensation {
-        forgotten_event_ids: fields.forgotten_event_ids.into_iter().collect(),
-        summary: fields.summary,
-        summary_offset: fields.summary_offset,
-        rewrites: fields.rewrites,
-        ..Condensation::default()
-    };
-    Ok(Record { id, class, record, named })
+        .optional()?
+        .flatten();
+    json.ok_or_else(|| damaged(session, at, NO_BODY.to_owned()))
 }

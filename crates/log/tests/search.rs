@@ -103,6 +103,13 @@ fn the_index_is_caught_up_by_the_first_search_and_never_by_an_append() {
     assert_eq!((behind.hits.len(), behind.not_indexed), (0, 3));
     assert_eq!(found(&log, &session, "text of f"), "f0 f1 f2");
     assert_eq!(reader.search(&session, &Query::new("text f")).unwrap().hits.len(), 3);
+    rusqlite::Connection::open(&path)
+        .unwrap()
+        .execute("UPDATE search_data SET block = x'00ff' WHERE id > 10", [])
+        .unwrap();
+    let damaged = Log::open(&path, Options::default()).unwrap().search(&session, &Query::new("text")).unwrap_err();
+    assert!(matches!(damaged, SearchError::Index(_)), "{damaged:?}");
+    assert!(damaged.to_string().contains("condenser log index --rebuild"), "{damaged}");
     log.drop_index().unwrap();
     assert_eq!(log.stats().unwrap().indexed, 0);
     assert_eq!(found(&log, &session, "text of f"), "f0 f1 f2");

@@ -145,6 +145,12 @@ fn an_erased_body_is_gone_from_the_file_and_its_place_and_hash_stay() {
     let log = Log::open(&path, Options::default()).unwrap();
     let session = session(&log, "s");
     let mut events = every_kind();
+    // What a newer version wrote, and this one keeps without knowing it, is content too.
+    events[1] = serde_json::from_str(
+        r#"{"id":"m","source":"user","kind":"message","role":"user","hobby":"gardening",
+            "content":[{"type":"text","text":"hi","mood":"melancholy"},{"type":"hologram","of":"grandmother"}]}"#,
+    )
+    .unwrap();
     events.push(message("secret", "the password is xyzzyplugh and more"));
     events.extend(messages("e", 50));
     log.append(&session, &events).unwrap();
@@ -156,7 +162,8 @@ fn an_erased_body_is_gone_from_the_file_and_its_place_and_hash_stay() {
         log.erase(&session, &event.id).unwrap();
     }
     assert!(log.compact().unwrap());
-    for secret in ["xyzzyplugh", "quote ", "future.widget", "keep the names", "data:image"] {
+    for secret in ["xyzzyplugh", "quote ", "future.widget", "keep the names", "gardening", "melancholy", "grandmother"]
+    {
         assert_eq!(contains(&path, secret), secret == "future.widget", "{secret}");
     }
     let verified = log.verify(&session).unwrap();
@@ -205,7 +212,7 @@ fn a_dropped_session_is_gone_from_the_file_and_the_others_stay() {
     assert_eq!(log.check_file().unwrap(), [""; 0]);
     assert_eq!(log.search(&kept, &Query::new("text")).unwrap().hits.len(), 10);
     assert!(log.drop_session(&dropped).is_err());
-    // Its number is free again, and nothing of the old session shows through.
+    // Nothing of the old session shows through a new one.
     let next = session(&log, "next");
     log.append(&next, &messages("n", 2)).unwrap();
     assert_eq!(log.search(&next, &Query::new("text")).unwrap().hits.len(), 2);

@@ -130,6 +130,48 @@ fn packed_headers_give_the_view_of_the_events_on_every_branch() {
 }
 
 #[test]
+fn records_that_name_odd_things_give_the_same_view_too() {
+    let log = Log::open_in_memory().unwrap();
+    let session = session(&log, "odd");
+    let record = |id: &str, forgets: &str| {
+        let record = Condensation {
+            forgotten_event_ids: forgets.split_whitespace().map(EventId::from).collect(),
+            summary: Some(format!("summary of {id}")),
+            summary_offset: Some(1),
+            ..Condensation::default()
+        };
+        Event::new(id, Source::Environment, EventKind::Condensation(record))
+    };
+    let names = |id: &str, ids: &str, kind: fn(Pin) -> EventKind| {
+        Event::new(id, Source::User, kind(Pin { ids: ids.split_whitespace().map(EventId::from).collect() }))
+    };
+    let mut events = messages("e", 6);
+    // A summary's id before and after its condensation, twice forgotten, unknown, of an event, and of itself.
+    events.push(record("c1", "e1 nothing c1-summary c2-summary e5"));
+    events.extend([record("c2", "e1 c1-summary later"), message("c3-summary", "an event"), message("later", "")]);
+    events.extend([
+        record("c3", "c3-summary c2-summary"),
+        names("p", "e0 c3-summary nothing c4-summary", EventKind::Pin),
+    ]);
+    events.extend([record("c4", "e0 later c4"), record("c5", "e2 c4-summary"), names("u", "e0", EventKind::Unpin)]);
+    events.extend([
+        record("c6", "e0 nothing"),
+        Event::new("un", Source::User, EventKind::Undo(Undo { condensation: id("c1") })),
+    ]);
+    events.push(Event::new("un2", Source::User, EventKind::Undo(Undo { condensation: id("nothing") })));
+    for length in 1..=events.len() {
+        let new = |rules| NewSession { name: String::new(), rules: RuleSet::of(rules), meta: Default::default() };
+        for rules in [Rules::Sound, Rules::OpenHands] {
+            let session = log.create_session(new(rules)).unwrap();
+            log.append(&session, &events[..length]).unwrap();
+            let opened = log.view(&session, None).unwrap();
+            assert_eq!(facts(&opened), facts(&View::replay(&events[..length], rules)), "{length} events");
+        }
+    }
+    assert_eq!(ids(log.events(&session)), "");
+}
+
+#[test]
 fn a_view_is_built_by_the_rules_of_its_session_or_not_at_all() {
     let log = Log::open_in_memory().unwrap();
     for (rules, expected) in [

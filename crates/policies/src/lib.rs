@@ -38,6 +38,7 @@
 //! ```
 
 mod amortized;
+mod configuration;
 pub mod exact;
 mod extractive;
 mod folding;
@@ -59,6 +60,7 @@ mod turns;
 mod window;
 
 pub use amortized::{AmortizedForgetting, AmortizedSettings};
+pub use configuration::{ConfigurationError, configure};
 pub use extractive::Extractive;
 pub use folding::{Folding, FoldingSettings};
 pub use masking::{MaskingSettings, ObservationMasking};

@@ -4,13 +4,15 @@
 //! that a member which acts at every step keeps none behind it from acting. The first member that writes a summary, or
 //! asks for one, is the last that is asked.
 
+use std::sync::Arc;
+
 use condenser::event::{CondensationRequest, EventKind, Source};
 use condenser::{Condensation, Edit, Event, EventId, Failure, NoPlan, Plan, Policy, Requirement, State, View};
 
 /// Policies in order, as one.
 pub struct Pipeline {
     name: String,
-    members: Vec<Box<dyn Policy>>,
+    members: Vec<Arc<dyn Policy>>,
 }
 
 impl std::fmt::Debug for Pipeline {
@@ -22,7 +24,7 @@ impl std::fmt::Debug for Pipeline {
 
 impl Pipeline {
     /// A pipeline with a name of its own. Without members it never acts.
-    pub fn new(name: impl Into<String>, members: Vec<Box<dyn Policy>>) -> Self {
+    pub fn new(name: impl Into<String>, members: Vec<Arc<dyn Policy>>) -> Self {
         Self { name: name.into(), members }
     }
 }
@@ -50,18 +52,16 @@ impl Policy for Pipeline {
         let mut no_plan = None;
         for member in &self.members {
             let view = (!edit.is_empty()).then(|| preview(state, &edit));
-            let state = match &view {
-                Some(view) => {
-                    let mut after = State::new(view, state.bodies, state.sizer, state.budget);
-                    after.recall = state.recall;
-                    after
-                }
-                None => again(state),
-            };
-            if !member.requirement(&state).is_some() {
+            let after = view.as_ref().map(|view| {
+                let mut after = State::with_budgets(view, state.bodies, state.sizer, state.budgets);
+                (after.budget, after.recall) = (state.budget, state.recall);
+                after
+            });
+            let state = after.as_ref().unwrap_or(state);
+            if !member.requirement(state).is_some() {
                 continue;
             }
-            match plan_of(&**member, &state, tried) {
+            match plan_of(&**member, state, tried) {
                 Ok(Plan::Keep) => {}
                 Ok(Plan::Edit(next)) => {
                     let is_last = next.summary.is_some();
@@ -100,13 +100,6 @@ fn plan_of(member: &dyn Policy, state: &State<'_>, tried: &[Failure]) -> Result<
         _ => tried.to_vec(),
     };
     if own.is_empty() { first } else { member.plan(state, &own) }
-}
-
-fn again<'a>(state: &State<'a>) -> State<'a> {
-    let mut again = State::new(state.view, state.bodies, state.sizer, state.budget);
-    again.recall = state.recall;
-    again.reported = state.reported;
-    again
 }
 
 /// The view after an edit, a pending request still pending.

@@ -36,53 +36,52 @@ impl Turn {
 /// out.
 pub(crate) fn turns(state: &State<'_>) -> Vec<Turn> {
     let mut turns: Vec<Turn> = Vec::new();
+    // The newest answer that may still grow, and its response.
     let mut open: Option<(usize, &str)> = None;
-    for index in 0..state.view.len() {
-        let Some(entry) = state.view.get(index) else { continue };
-        if entry.is_summary() {
-            open = None;
-            turns.push(Turn::Summary(index));
-            continue;
-        }
-        let Some(event) = state.event(index) else { continue };
-        let response = match &event.kind {
-            EventKind::Observation(_) => {
+    for (index, entry) in state.view.iter().enumerate() {
+        let turn = match state.event(index).map(|event| &event.kind) {
+            None if entry.is_summary() => Turn::Summary(index),
+            None => continue,
+            Some(EventKind::Observation(_)) => {
                 turns.push(Turn::Result(index));
                 continue;
             }
-            EventKind::Action(action) => action.response_id.as_deref(),
-            EventKind::Message(message) => match message.role {
-                Role::Assistant => message.response_id.as_deref(),
-                Role::Tool => {
-                    turns.push(Turn::Result(index));
+            Some(EventKind::Message(message)) => match message.role {
+                Role::Assistant => {
+                    add_to_answer(&mut turns, &mut open, index, message.response_id.as_deref());
                     continue;
                 }
-                Role::System => {
-                    open = None;
-                    turns.push(Turn::System(index));
-                    continue;
-                }
-                _ => {
-                    open = None;
-                    turns.push(Turn::User(index));
-                    continue;
-                }
+                Role::Tool => Turn::Result(index),
+                Role::System => Turn::System(index),
+                _ => Turn::User(index),
             },
-            _ => {
-                open = None;
-                turns.push(Turn::System(index));
+            Some(EventKind::Action(action)) => {
+                add_to_answer(&mut turns, &mut open, index, action.response_id.as_deref());
                 continue;
             }
+            Some(_) => Turn::System(index),
         };
-        match (open, turns.iter_mut().nth(open.map_or(usize::MAX, |(at, _)| at))) {
-            (Some((_, id)), Some(Turn::Answer(members))) if response == Some(id) => members.push(index),
-            _ => {
-                open = response.map(|id| (turns.len(), id));
-                turns.push(Turn::Answer(vec![index]));
-            }
-        }
+        open = None;
+        turns.push(turn);
     }
     turns
+}
+
+fn add_to_answer<'r>(
+    turns: &mut Vec<Turn>,
+    open: &mut Option<(usize, &'r str)>,
+    index: usize,
+    response: Option<&'r str>,
+) {
+    if let Some((at, id)) = *open
+        && response == Some(id)
+        && let Some(Turn::Answer(members)) = turns.get_mut(at)
+    {
+        members.push(index);
+        return;
+    }
+    *open = response.map(|id| (turns.len(), id));
+    turns.push(Turn::Answer(vec![index]));
 }
 
 /// What an entry that is no summary is shown as.

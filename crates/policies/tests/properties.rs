@@ -107,7 +107,7 @@ fn all_policies() -> Vec<Box<dyn Policy>> {
     ] {
         policies.push(find(&list, name).unwrap().build(settings.as_object().unwrap()).unwrap());
     }
-    let members = ["observation-masking", "recent-events", "llm-summarizing"].map(|name| by_name(name).unwrap());
+    let members = ["observation-masking", "recent-events", "llm-summarizing"].map(|name| by_name(name).unwrap().into());
     policies.push(Box::new(Pipeline::new("pipeline", members.into())));
     policies
 }

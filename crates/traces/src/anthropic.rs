@@ -32,21 +32,27 @@ fn is_anthropic(document: &Document, is_own: impl Fn(&Value) -> bool) -> bool {
     match document.single() {
         Some(Value::Array(items)) => all(items.iter().collect()),
         Some(value) if is_message(value) => is_own(value),
-        Some(file) => is_request(file),
+        Some(file) => is_request(file) && (is_own(file) || is_only_own(file)),
         None => all(document.records().iter().map(|record| &record.value).collect()),
     }
 }
 
-/// Whether a value is a request: messages of the two roles, and something that no other API's request has.
+/// Whether a value is a request: messages of the two roles, and nothing that is another format's.
 fn is_request(file: &Value) -> bool {
     const OTHERS: [&str; 3] = ["sessionId", "system_prompt", "trajectory_format"];
-    let Some(messages) = file.get("messages").and_then(Value::as_array).filter(|messages| !messages.is_empty()) else {
-        return false;
-    };
-    let is_system = file.get("system").is_some_and(|system| system.is_string() || system.is_array());
     !OTHERS.iter().any(|key| file.get(key).is_some())
-        && messages.iter().all(is_message)
-        && (is_system || messages.iter().any(has_own_block) || is_response(file.get("response")))
+        && file
+            .get("messages")
+            .and_then(Value::as_array)
+            .is_some_and(|messages| !messages.is_empty() && messages.iter().all(is_message))
+}
+
+/// Whether a request has something that no other API's has.
+fn is_only_own(file: &Value) -> bool {
+    let messages = file.get("messages").and_then(Value::as_array);
+    file.get("system").is_some_and(|system| system.is_string() || system.is_array())
+        || messages.into_iter().flatten().any(has_own_block)
+        || is_response(file.get("response"))
 }
 
 fn is_response(value: Option<&Value>) -> bool {
@@ -159,15 +165,15 @@ pub(crate) fn add_message(
         None => {
             // Plain text is the one part.
             let content = take_content(&mut message, "content", part);
-            return match is_answer {
-                true => {
-                    let mut answer = Answer::new(response_id(builder, &message));
-                    answer.say(content);
-                    let usage = usage(&message);
-                    answer.add_to(builder, usage, message);
-                }
-                false => drop(builder.add(Source::User, user(content)).foreign = message),
-            };
+            if is_answer {
+                let mut answer = Answer::new(response_id(builder, &message));
+                answer.say(content);
+                let usage = usage(&message);
+                answer.add_to(builder, usage, message);
+            } else {
+                builder.add(Source::User, user(content)).foreign = message;
+            }
+            return;
         }
     };
     let mut is_exact = true;

@@ -7,7 +7,7 @@
 //! | `assistant` | an action a call; the text and thinking before it go with it, what follows the last call is a message |
 //! | `system/compact_boundary` with the `isCompactSummary` record after it | one condensation |
 //! | `system/microcompact_boundary` | a condensation that clears the named results |
-//! | all else: progress, snapshots, titles, sub-agents, errors written by the client | unknown |
+//! | all else: progress, snapshots, titles, errors written by the client | unknown |
 //!
 //! **One answer, many records.** Records with one `message.id` are one response. Text or thinking that
 //! stands in a record of its own joins the next call of the response; the leftovers of its record are
@@ -20,7 +20,12 @@
 //! To the chain belong also the records beside it that are no branches: other records of an answer on
 //! the chain (parallel calls), results of its calls, and text injected with one of its calls. Other user
 //! and assistant records and boundaries were abandoned by a rewind or a retry: they are counted and left
-//! out. What stays is in file order. Where all records are a sub-agent's, they are the conversation.
+//! out. What stays is in file order.
+//!
+//! **Sub-agents.** Records of a side chain, by their agent or their root, and messages that progress records carry
+//! are linked traces of the same file, after the session's own; the call is the one that names the agent, or
+//! whose prompt begins the chain. A progress record stays where it is, without the message. Where all records
+//! of a file are a sub-agent's, they are the conversation, linked to the session they name.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -30,12 +35,12 @@ use serde_json::{Map, Value};
 
 use crate::blocks::{block, is_visible, take_action};
 use crate::builder::{Builder, Count};
-use crate::fields::{Tree, anthropic_usage, take_content, take_list, take_text};
+use crate::fields::{Tree, anthropic_usage, take_content, take_list, take_object, take_text};
 use crate::ids::{ByHash, Hashes, hash};
 use crate::json::Found;
 use crate::node::Node;
 use crate::reader::{Out, Place, Records, Stream, read_values};
-use crate::{Diagnostic, Document, Format, ReadError};
+use crate::{Diagnostic, Document, Format, Link, ReadError, Trace};
 
 /// The format.
 pub(crate) const FORMAT: Format = Format {
@@ -106,14 +111,32 @@ pub(crate) fn open(records: &Records<'_>, head: &Document, out: &mut Out) -> Res
     }
     let mut survey = Survey::default();
     records.each(None, |found| survey.add(&found))?;
+    Ok(Box::new(begin(survey, head.name(), None, out)))
+}
+
+/// Begins the trace of a session, or of a sub-agent of one.
+fn begin(mut survey: Survey, name: String, parent: Option<Parentage>, out: &mut Out) -> Session {
     survey.classify();
     let live = survey.live(out);
-    out.begin(Builder::new(Vec::new()).finish(head.name(), NAME, 0));
-    Ok(Box::new(Session::new(survey, live)))
+    let (session, agent) = (survey.session.take(), survey.agent.take());
+    let (session, parent) = match parent {
+        Some(Parentage { to, call_id }) => (agent, Some(Link { to, call_id })),
+        // A file of its own names the session it belongs to.
+        None if !survey.has_main && agent.is_some() => (agent, session.map(|to| Link { to, call_id: None })),
+        None => (session, None),
+    };
+    out.begin(Trace { session, parent, ..Builder::new(Vec::new()).finish(name.clone(), NAME, 0) });
+    Session::new(survey, live, name)
+}
+
+/// The trace of the same file that a sub-agent belongs to.
+struct Parentage {
+    to: String,
+    call_id: Option<String>,
 }
 
 /// What the chain needs of a record. Ids are known by their hash.
-struct Link {
+struct Chained {
     place: Place,
     id: u64,
     kind: Kind,
@@ -138,12 +161,16 @@ enum Parent {
 /// All records of a file, gone through once.
 #[derive(Default)]
 struct Survey {
-    links: Vec<Link>,
+    links: Vec<Chained>,
     seen: Hashes,
     has_main: bool,
     responses: ByHash<Response>,
     /// Records that hold summaries, by position.
     summaries: HashMap<usize, Value>,
+    session: Option<String>,
+    agent: Option<String>,
+    /// Calls that gave work to sub-agents: by their prompt, and by the agent that their result names.
+    calls: ByHash<String>,
 }
 
 impl Survey {
@@ -156,6 +183,12 @@ impl Survey {
         let is_new = uuid.is_some_and(|uuid| self.seen.insert(uuid));
         let message = record.get("message").filter(|message| message.is_object());
         let is_side = is("isSidechain");
+        if self.session.is_none() {
+            self.session = text("sessionId").map(str::to_owned);
+        }
+        if self.agent.is_none() {
+            self.agent = text("agentId").map(str::to_owned);
+        }
         let kind = match text("type") {
             kind @ Some("user" | "assistant") => {
                 self.has_main |= !is_side && record.get("uuid").is_some_and(Node::is_string);
@@ -178,6 +211,19 @@ impl Survey {
             let of_kind = blocks.into_iter().flatten().filter(|block| is_kind(*block, kind));
             of_kind.filter_map(|block| block.get(key).and_then(Node::as_str).map(hash)).collect()
         };
+        if !is_side {
+            for block in blocks.into_iter().flatten() {
+                let text = |keys: [&str; 2]| block.get(keys[0])?.get(keys[1])?.as_str();
+                let named = |key: &str| block.get(key).and_then(Node::as_str);
+                if let (Some(prompt), Some(id)) = (text(["input", "prompt"]), named("id")) {
+                    self.calls.insert(hash(prompt.trim()), id.to_owned());
+                }
+                let agent = record.get("toolUseResult").and_then(|result| result.get("agentId")?.as_str());
+                if let (Some(agent), Some(id)) = (agent, named("tool_use_id")) {
+                    self.calls.insert(hash(agent), id.to_owned());
+                }
+            }
+        }
         let (mut response, mut its_calls) = (None, Vec::new());
         match kind {
             Kind::Assistant => {
@@ -201,7 +247,7 @@ impl Survey {
         if is_summary {
             self.summaries.insert(self.links.len(), record.clone().into_value());
         }
-        self.links.push(Link {
+        self.links.push(Chained {
             place: found.place(),
             id,
             kind,
@@ -266,7 +312,7 @@ impl Survey {
 
         let answers: Hashes =
             links.iter().zip(&live).filter(|(_, live)| **live).filter_map(|(link, _)| link.response).collect();
-        let answers_of = |link: &Link| link.response.is_some_and(|id| answers.contains(&id));
+        let answers_of = |link: &Chained| link.response.is_some_and(|id| answers.contains(&id));
         for (link, live) in links.iter().zip(&mut live) {
             *live |= answers_of(link);
         }
@@ -304,9 +350,13 @@ struct Pending {
 }
 
 struct Session {
+    name: String,
     builder: Builder,
     /// What is left of the survey, and the position of the next record in it.
     links: Vec<(Place, Kind, bool)>,
+    /// Whether the records of sub-agents are not the conversation itself.
+    has_main: bool,
+    agents: Agents,
     next: usize,
     responses: ByHash<Response>,
     pending: ByHash<Pending>,
@@ -328,7 +378,10 @@ impl Stream for Session {
         let index = self.next;
         self.next += 1;
         let Some((_, kind, is_live)) = self.links.get(index).copied() else { return };
-        let value = found.node.into_value();
+        let mut value = found.node.into_value();
+        if self.agents.take(line, &mut value, self.has_main) {
+            return;
+        }
         let uuid = value.get("uuid").and_then(Value::as_str).filter(|uuid| !uuid.is_empty());
         let id = uuid.map_or_else(|| format!("line-{line}"), str::to_owned);
         let mut builder = std::mem::replace(&mut self.builder, Builder::new(Vec::new()));
@@ -344,11 +397,96 @@ impl Stream for Session {
         ];
         self.builder.note(odd.into_iter().flatten());
         self.builder.close(out);
+        std::mem::take(&mut self.agents).finish(&self.name, out);
+    }
+}
+
+/// The records of sub-agents, which are traces of their own. They are held until the end of the file.
+#[derive(Default)]
+struct Agents {
+    groups: Vec<Agent>,
+    by_name: HashMap<String, usize>,
+    /// The group of each record, for those that name only their parent.
+    of_record: ByHash<usize>,
+    calls: ByHash<String>,
+}
+
+struct Agent {
+    name: String,
+    call_id: Option<String>,
+    records: Vec<(Place, Value)>,
+}
+
+impl Agents {
+    /// Takes the record of a sub-agent, if `has_main`, and out of a progress record the message of one. Whether
+    /// that was all of the record.
+    fn take(&mut self, line: u64, value: &mut Value, has_main: bool) -> bool {
+        let text = |value: &Value, key: &str| {
+            value.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
+        };
+        if has_main && value.get("isSidechain").and_then(Value::as_bool) == Some(true) {
+            let parent = text(value, "parentUuid").and_then(|parent| self.of_record.get(&hash(&parent)).copied());
+            let group = match text(value, "agentId") {
+                Some(name) => self.group(name, None),
+                None => parent.unwrap_or_else(|| self.group(format!("side-{}", self.groups.len()), None)),
+            };
+            if let Some(uuid) = text(value, "uuid") {
+                self.of_record.insert(hash(&uuid), group);
+            }
+            self.push(group, line, std::mem::take(value));
+            return true;
+        }
+        let (session, call_id) = (text(value, "sessionId"), text(value, "parentToolUseID"));
+        let Some(data) = value.get_mut("data").and_then(Value::as_object_mut) else { return false };
+        let name = data.get("agentId").and_then(Value::as_str).map(str::to_owned);
+        let is_progress = data.get("type").and_then(Value::as_str) == Some("agent_progress");
+        if let (true, Some(name), Some(mut message)) = (is_progress, name, take_object(data, "message")) {
+            message.insert("isSidechain".to_owned(), Value::Bool(true));
+            message.insert("agentId".to_owned(), Value::from(name.as_str()));
+            message.insert("sessionId".to_owned(), session.map_or(Value::Null, Value::from));
+            let group = self.group(name, call_id);
+            self.push(group, line, Value::Object(message));
+        }
+        false
+    }
+
+    fn group(&mut self, name: String, call_id: Option<String>) -> usize {
+        let next = self.groups.len();
+        let group = *self.by_name.entry(name.clone()).or_insert(next);
+        if group == next {
+            self.groups.push(Agent { name, call_id, records: Vec::new() });
+        }
+        group
+    }
+
+    fn push(&mut self, group: usize, line: u64, value: Value) {
+        let Some(agent) = self.groups.get_mut(group) else { return };
+        let nth = agent.records.last().filter(|((last, _), _)| *last == line).map_or(0, |((_, nth), _)| nth + 1);
+        agent.records.push(((line, nth), value));
+    }
+
+    fn finish(self, to: &str, out: &mut Out) {
+        for Agent { name, call_id, records } in self.groups {
+            let content = records.first().and_then(|(_, first)| first.pointer("/message/content"));
+            let prompt = content.and_then(|content| content.as_str().or_else(|| content.get(0)?.get("text")?.as_str()));
+            let by_prompt = prompt.and_then(|prompt| self.calls.get(&hash(prompt.trim())));
+            let call_id = call_id.or_else(|| self.calls.get(&hash(&name)).or(by_prompt).cloned());
+            let mut survey = Survey::default();
+            for ((line, nth), value) in &records {
+                survey.add(&Found { line: *line, nth: *nth, node: Node::of_value(value, None) });
+            }
+            let parent = Parentage { to: to.to_owned(), call_id };
+            let mut session = begin(survey, format!("{to}#agent-{name}"), Some(parent), out);
+            for ((line, nth), value) in records {
+                session.push(Found { line, nth, node: Node::from(value) }, out);
+            }
+            session.finish(out);
+        }
     }
 }
 
 impl Session {
-    fn new(mut survey: Survey, live: Vec<bool>) -> Self {
+    fn new(mut survey: Survey, live: Vec<bool>, name: String) -> Self {
         let mut positions = ByHash::default();
         let mut summaries = HashMap::new();
         let mut consumed = HashSet::new();
@@ -368,7 +506,10 @@ impl Session {
             }
         }
         Self {
+            name,
             builder: Builder::new(Vec::new()),
+            has_main: survey.has_main,
+            agents: Agents { calls: survey.calls, ..Agents::default() },
             links: survey.links.into_iter().zip(live).map(|(link, live)| (link.place, link.kind, live)).collect(),
             next: 0,
             responses: survey.responses,

@@ -354,7 +354,10 @@ impl Session {
         self.total = total.or(self.total);
         let figures = info.get("last_token_usage").and_then(|last| usage(last, self.model.as_deref()));
         self.last_count = Some(info);
-        if let Some(figures) = figures.filter(|_| !is_copy)
+        if is_copy {
+            return self.items.end_unpaid(&mut self.builder);
+        }
+        if let Some(figures) = figures
             && !self.items.pay(&mut self.builder, figures.clone())
         {
             // A response that left no item: a compaction's, an aborted one.

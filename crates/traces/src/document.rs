@@ -180,10 +180,10 @@ fn type_name(value: &Value) -> &'static str {
 
 /// What a file that is not text seems to be.
 ///
-/// Zero bytes count at the beginning only: after a crash the end of a file may be zeros.
+/// Zero bytes count on the first line only: after a crash the end of a file may be zeros.
 pub(crate) fn binary(bytes: &[u8]) -> Option<&'static str> {
     const MAGIC: [(&[u8], &str); 7] = [
-        (b"PAR1", "a Parquet file"),
+        (b"PAR1", "a Parquet file, which builds with the feature `parquet` read"),
         (b"PK\x03\x04", "a ZIP archive"),
         (b"\x1f\x8b", "a gzip archive inside an archive"),
         (b"\x28\xb5\x2f\xfd", "a zstd archive inside an archive"),
@@ -191,9 +191,7 @@ pub(crate) fn binary(bytes: &[u8]) -> Option<&'static str> {
         (b"\xff\xfe", "UTF-16 text"),
         (b"\xfe\xff", "UTF-16 text"),
     ];
-    MAGIC
-        .iter()
-        .find(|(magic, _)| bytes.starts_with(magic))
-        .map(|(_, what)| *what)
-        .or_else(|| bytes.iter().take(4096).any(|byte| *byte == 0).then_some("a binary file"))
+    MAGIC.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, what)| *what).or_else(|| {
+        bytes.iter().take(4096).take_while(|byte| **byte != b'\n').any(|byte| *byte == 0).then_some("a binary file")
+    })
 }

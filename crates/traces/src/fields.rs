@@ -172,15 +172,15 @@ pub(crate) fn take_call<M: Members>(call: &mut M) -> (Option<String>, Option<Str
 /// Moves content out of `key`: a list of parts, one part, or plain text.
 ///
 /// `part` turns one part into a block and says whether the block tells everything that the part did;
-/// where one does not, the raw value stays as well. Plain text leaves `<key>_shape` behind, and null
-/// and empty text stay as they are.
+/// where one does not, the raw value stays as well. Plain text and one part leave `<key>_shape` behind, and null,
+/// empty text and empty lists stay as they are.
 pub(crate) fn take_content<M: Members>(
     map: &mut M,
     key: &str,
     part: fn(&M::Item) -> (ContentBlock, bool),
 ) -> Vec<ContentBlock> {
     let Some(value) = map.get(key) else { return Vec::new() };
-    let (blocks, exact) = if let Some(text) = value.text() {
+    let (blocks, exact): (Vec<ContentBlock>, bool) = if let Some(text) = value.text() {
         if text.is_empty() {
             return Vec::new();
         }
@@ -188,12 +188,19 @@ pub(crate) fn take_content<M: Members>(
         map.put(&format!("{key}_shape"), M::Item::from_text("string"));
         return vec![ContentBlock::text(text)];
     } else if let Some(parts) = value.list() {
+        if parts.is_empty() {
+            return Vec::new();
+        }
         let converted: Vec<_> = parts.iter().map(part).collect();
         let exact = converted.iter().all(|(_, exact)| *exact);
         (converted.into_iter().map(|(block, _)| block).collect(), exact)
     } else if value.members().is_some() {
         let (block, exact) = part(value);
-        (vec![block], exact)
+        if exact {
+            map.take(key);
+            map.put(&format!("{key}_shape"), M::Item::from_text("object"));
+        }
+        return vec![block];
     } else {
         return Vec::new();
     };

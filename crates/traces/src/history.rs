@@ -1,7 +1,7 @@
 //! Conversations of which each request repeats the whole: what is new in each, and what became of the rest.
 
 use std::collections::hash_map::DefaultHasher;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
 
 use condenser::condensation::{Condensation, Rewrite, RewriteOp};
@@ -120,14 +120,16 @@ impl History {
             *identity = Some(PROMPT);
         }
         // Where each turn stands among what is shown, in order.
+        let mut known: HashMap<(Option<u64>, u64), Vec<usize>> = HashMap::new();
+        let key = |identity: Option<u64>, content| (identity, if identity.is_some() { 0 } else { content });
+        for (place, shown) in self.shown.iter().enumerate() {
+            known.entry(key(shown.identity, shown.content)).or_default().push(place);
+        }
         let mut places = Vec::with_capacity(keys.len());
         let mut from = 0;
         for (identity, content) in &keys {
-            let is_same = |shown: &Shown| match identity {
-                Some(identity) => shown.identity == Some(*identity),
-                None => shown.identity.is_none() && shown.content == *content,
-            };
-            let place = self.shown[from..].iter().position(is_same).map(|at| from + at);
+            let same = known.get(&key(*identity, *content)).map_or(&[][..], Vec::as_slice);
+            let place = same.get(same.partition_point(|place| *place < from)).copied();
             from = place.map_or(from, |place| place + 1);
             places.push(place);
         }

@@ -4,10 +4,11 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use crate::ReadError;
 use crate::document::{MAX_BYTES, binary};
+use crate::{ReadError, eval};
 
-/// A file that can be read from its beginning more than once. Gzip and zstd archives are unpacked on the way.
+/// A file that can be read from its beginning more than once. Gzip and zstd archives and Inspect's zipped logs are
+/// unpacked on the way.
 #[derive(Debug)]
 pub(crate) struct Input {
     path: PathBuf,
@@ -72,6 +73,18 @@ impl Input {
         }
     }
 
+    /// The file, where it is a Parquet file.
+    #[cfg(feature = "parquet")]
+    pub(crate) fn parquet(&self) -> Result<Option<File>, ReadError> {
+        let mut file = match &self.from {
+            From::Path => self.reopen(File::open(&self.path))?,
+            From::Copy(file) => self.reopen(file.try_clone())?,
+        };
+        let mut magic = [0; 4];
+        let is_parquet = file.read_exact(&mut magic).is_ok() && &magic == b"PAR1";
+        if is_parquet { self.reopen(Ok(file)).map(Some) } else { Ok(None) }
+    }
+
     fn reopen(&self, file: io::Result<File>) -> Result<File, ReadError> {
         let rewound = file.and_then(|mut file| file.seek(SeekFrom::Start(0)).map(|_| file));
         rewound.map_err(|source| self.failed(source))
@@ -84,6 +97,12 @@ impl Input {
         }
         if head.starts_with(b"\x28\xb5\x2f\xfd") {
             return Ok(Box::new(BufReader::with_capacity(1 << 16, Frames { packed: Some(raw), frame: None })));
+        }
+        if head.starts_with(b"PK\x03\x04") {
+            let mut archive = Vec::new();
+            raw.take(MAX_BYTES).read_to_end(&mut archive).map_err(|source| self.failed(source))?;
+            let text = eval::unpack(&archive, MAX_BYTES).map_err(|source| self.failed(source))?;
+            return Ok(Box::new(io::Cursor::new(text.unwrap_or(archive))));
         }
         Ok(raw)
     }

@@ -1,4 +1,5 @@
-//! Inspect evaluation logs: one object with `eval` and `samples`, each sample a trace.
+//! Inspect evaluation logs: one object with `eval` and `samples`, each sample a trace. A zipped log is unpacked into
+//! such an object before.
 //!
 //! A sample's `messages` are chat messages with `function` and an object of arguments in their calls. Texts
 //! given as `attachment://<hash>` are looked up in the sample's table. The rest of the sample, its events
@@ -19,7 +20,7 @@ use crate::{Diagnostic, Document, Format, ReadError, Trace};
 /// The format.
 pub(crate) const FORMAT: Format = Format {
     name: "inspect",
-    description: "Inspect evaluation logs in JSON, a trace a sample: logs/*.json",
+    description: "Inspect evaluation logs, a trace a sample: logs/*.eval, logs/*.json",
     sniff: |document| document.single().is_some_and(is_log),
     read,
 };

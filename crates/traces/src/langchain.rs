@@ -21,7 +21,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use condenser::condensation::Condensation;
-use condenser::event::{EventKind, Message, Observation, Outcome, Role, Source, SystemPrompt, Usage};
+use condenser::event::{EventId, EventKind, Message, Observation, Outcome, Role, Source, SystemPrompt, Usage};
 use serde_json::{Map, Value};
 
 use crate::answer::{Answer, arguments};
@@ -188,13 +188,19 @@ fn read(mut document: Document) -> Result<Vec<Trace>, ReadError> {
         return Ok(runs(values, &document, builder));
     }
     let records = values.len();
+    // What a view could show of each record.
+    let mut shown: HashMap<String, Vec<EventId>> = HashMap::new();
     for (at, (place, value)) in values.into_iter().enumerate() {
-        add(&mut builder, at, place, value);
+        let before = builder.events().len();
+        add(&mut builder, at, place, value, &mut shown);
+        for event in builder.events()[before..].iter().filter(|event| event.kind.is_shown()) {
+            shown.entry(builder.record().as_str().to_owned()).or_default().push(event.id.clone());
+        }
     }
     Ok(vec![builder.finish(document.name(), FORMAT.name, records)])
 }
 
-fn add(builder: &mut Builder, at: usize, place: String, value: Value) {
+fn add(builder: &mut Builder, at: usize, place: String, value: Value, shown: &mut HashMap<String, Vec<EventId>>) {
     let Spelled { kind, mut map } = match spelled(value) {
         Ok(message) => message,
         Err(value) => {
@@ -207,16 +213,11 @@ fn add(builder: &mut Builder, at: usize, place: String, value: Value) {
     let id = map.get("id").and_then(Value::as_str).filter(|id| !id.is_empty()).map(str::to_owned);
     if kind == "remove" {
         builder.begin(&format!("remove-{at}"), place, None);
-        let is_all = id.as_deref() == Some("__remove_all__");
-        let is_meant = |record: &str| is_all || id.as_deref() == Some(record);
-        let forgotten_event_ids: BTreeSet<_> = builder
-            .events()
-            .iter()
-            .filter(|event| {
-                event.kind.is_shown() && event.origin.as_ref().is_some_and(|origin| is_meant(&origin.record))
-            })
-            .map(|event| event.id.clone())
-            .collect();
+        let forgotten_event_ids: BTreeSet<EventId> = match id.as_deref() {
+            Some("__remove_all__") => shown.drain().flat_map(|(_, ids)| ids).collect(),
+            Some(id) => shown.remove(id).unwrap_or_default().into_iter().collect(),
+            None => BTreeSet::new(),
+        };
         builder.add_condensation(Condensation { forgotten_event_ids, ..Condensation::default() }).foreign = map;
         return;
     }

@@ -1,4 +1,4 @@
-//! Readers of public agent trace formats.
+//! Readers and writers of public agent trace formats.
 //!
 //! A reader turns foreign records into [`Event`]s and keeps everything: what has no place in an event
 //! stays in its `foreign` fields, and what the model never saw becomes an `unknown` event. A damaged
@@ -24,6 +24,7 @@ mod cline;
 mod codex;
 mod document;
 mod error;
+mod eval;
 mod fields;
 mod gemini;
 mod history;
@@ -41,12 +42,18 @@ pub mod openhands_v1;
 mod otel;
 mod pi;
 mod reader;
+mod redact;
 mod responses;
 mod swe_agent;
+#[cfg(feature = "parquet")]
+mod table;
+mod write;
 
 pub use document::{Content, Document, MAX_BYTES};
 pub use error::ReadError;
 pub use reader::{Item, Reader};
+pub use redact::{Redacted, redact};
+pub use write::{WRITABLE, WriteError, Written, write};
 
 /// One session's active branch, as events.
 #[derive(Clone, Debug)]
@@ -192,7 +199,8 @@ pub struct Candidate {
     pub named: bool,
 }
 
-/// Expands a path: a file or a trace directory is itself, any other folder is all that is in it.
+/// Expands a path: a file or a trace directory is itself, any other folder is all that is in it. What is no path may be
+/// a pattern with `*`, `?`, `[…]` and `**`, and is then all that fits.
 ///
 /// Folders are searched to the bottom, in order of names. Hidden files and folders are left out, a
 /// trace directory is not searched.
@@ -205,10 +213,13 @@ pub fn find(path: &Path) -> Result<Vec<Candidate>, ReadError> {
         let document = Document { path: path.to_owned(), content: Content::Directory, diagnostics: Vec::new() };
         FORMATS.iter().any(|format| (format.sniff)(&document))
     };
-    let metadata = fs::metadata(path).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => ReadError::NotFound { path: path.to_owned() },
-        _ => ReadError::Io { path: path.to_owned(), source },
-    })?;
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(source) if source.kind() == io::ErrorKind::NotFound => {
+            return matching(path).ok_or_else(|| ReadError::NotFound { path: path.to_owned() });
+        }
+        Err(source) => return Err(ReadError::Io { path: path.to_owned(), source }),
+    };
     if !metadata.is_dir() || is_trace(path) {
         return Ok(vec![Candidate { path: path.to_owned(), named: true }]);
     }
@@ -241,4 +252,11 @@ pub fn find(path: &Path) -> Result<Vec<Candidate>, ReadError> {
         return Err(ReadError::NoFiles { path: path.to_owned() });
     }
     Ok(found)
+}
+
+/// What fits a pattern, each expanded as a path; `None` where nothing does.
+fn matching(pattern: &Path) -> Option<Vec<Candidate>> {
+    let paths = glob::glob(pattern.to_str()?).ok()?.flatten();
+    let found: Vec<Candidate> = paths.filter_map(|path| find(&path).ok()).flatten().collect();
+    (!found.is_empty()).then_some(found)
 }

@@ -6,7 +6,9 @@
 //! Beside members of the message that have no place in an event, `foreign` holds: `role` where it is
 //! `developer` or `function`; `content_shape` `list` where content was a list of parts; `tool_call` with what
 //! is left of a call, its id included where `made_up_call_id` says that the event has another;
-//! `name_from_call` where a result did not name its tool; `call_shape` `function_call` for the old form.
+//! `name_from_call` where a result did not name its tool; `call_shape` `function_call` for the old form;
+//! `reasoning_key` where reasoning was not called `reasoning_content`. That of `row` says where in it the messages, the
+//! tools and the answer stood.
 
 use condenser::event::{Event, EventKind, Origin, Source, SystemPrompt, Unknown};
 use serde_json::{Map, Value};
@@ -35,7 +37,7 @@ const SNIFFED: usize = 50;
 
 /// Where the messages are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Layout {
+pub(crate) enum Layout {
     /// The file is a list of messages.
     List,
     /// Each record is a message.
@@ -256,11 +258,12 @@ impl Stream for Rows {
 }
 
 /// One row or log as a trace without a name, and how many messages it holds; or why it is none.
-fn row(place: &str, layout: Layout, value: Value) -> Result<(Trace, u64), String> {
+pub(crate) fn row(place: &str, layout: Layout, value: Value) -> Result<(Trace, u64), String> {
     let task = task(&value);
     let (Some(key), Value::Object(mut map)) = (messages_key(&value), value) else {
         return Err("no list of chat messages".to_owned());
     };
+    let is_text = map.get(key).is_some_and(Value::is_string);
     let messages = match map.get(key) {
         Some(Value::String(text)) => serde_json::from_str(text).ok(),
         Some(Value::Null) => Some(Vec::new()),
@@ -277,25 +280,34 @@ fn row(place: &str, layout: Layout, value: Value) -> Result<(Trace, u64), String
         Layout::Log => format!("{key}[{at}]"),
         _ => format!("{place} {key}[{at}]"),
     };
-    let (events, diagnostics) = conversation(map, messages, place, Vec::new());
+    let mut shape = Map::new();
+    shape.insert("messages_key".to_owned(), Value::from(key));
+    if is_text {
+        shape.insert("messages_shape".to_owned(), Value::from("string"));
+    }
+    let (events, diagnostics) = conversation(map, shape, messages, place);
     Ok((Trace { task, events, diagnostics, ..empty() }, n_messages))
 }
 
 /// The events of one row or log: what surrounds the messages, the messages, and the answer beside them.
 fn conversation(
     mut rest: Map<String, Value>,
+    mut shape: Map<String, Value>,
     mut messages: Vec<Value>,
     place: impl Fn(usize) -> String,
-    diagnostics: Vec<Diagnostic>,
 ) -> (Vec<Event>, Vec<Diagnostic>) {
-    let tools = take_tools(&mut rest);
-    let mut response = None;
-    if let Some((answer, its_response)) = take_answer(&mut rest) {
-        if !messages.last().is_some_and(|last| same(last, &answer)) {
-            messages.push(answer);
+    let tools = take_tools(&mut rest, &mut shape);
+    let response = answer(&rest).map(|(answer, response)| {
+        if !messages.last().is_some_and(|last| same(last, answer)) {
+            messages.push(answer.clone());
+            shape.insert("answer".to_owned(), Value::from("last"));
         }
-        response = Some(its_response);
+        response
+    });
+    if shape.contains_key("answer") {
+        take_answer(&mut rest);
     }
+    let mut response = response;
     let starts_with_system =
         messages.first().is_some_and(|first| matches!(first["role"].as_str(), Some("system" | "developer")));
 
@@ -304,16 +316,14 @@ fn conversation(
         origin: Some(Origin { record: id.to_owned(), part: 0 }),
         ..Event::new(id, source, kind)
     };
-    if !rest.is_empty() {
-        let unknown = Unknown { foreign_kind: "row".to_owned(), payload: Value::Object(rest) };
-        lead.push(new("row", Source::Environment, EventKind::Unknown(unknown)));
-    }
+    let unknown = Unknown { foreign_kind: "row".to_owned(), payload: Value::Object(rest) };
+    lead.push(Event { foreign: shape, ..new("row", Source::Environment, EventKind::Unknown(unknown)) });
     let mut mapper = if starts_with_system || tools.is_empty() {
-        Mapper::new(tools, diagnostics)
+        Mapper::new(tools, Vec::new())
     } else {
         let prompt = SystemPrompt { tools, ..SystemPrompt::default() };
         lead.push(new("tools", Source::Agent, EventKind::SystemPrompt(prompt)));
-        Mapper::new(Vec::new(), diagnostics)
+        Mapper::new(Vec::new(), Vec::new())
     };
     let last = messages.len().saturating_sub(1);
     for (at, message) in messages.into_iter().enumerate() {
@@ -326,36 +336,47 @@ fn conversation(
 }
 
 /// Tool schemas beside the messages; some columns hold them as JSON text.
-fn take_tools(rest: &mut Map<String, Value>) -> Vec<Value> {
+fn take_tools(rest: &mut Map<String, Value>, shape: &mut Map<String, Value>) -> Vec<Value> {
     for key in ["tools", "functions"] {
-        if let Some(tools) = take_list(rest, key) {
-            return tools;
-        }
-        if let Some(text) = take_text(rest, key) {
-            match serde_json::from_str(&text) {
-                Ok(tools) => return tools,
-                Err(_) => drop(rest.insert(key.to_owned(), Value::from(text))),
+        let text = take_text(rest, key);
+        let tools = match &text {
+            Some(text) => serde_json::from_str(text).ok(),
+            None => take_list(rest, key),
+        };
+        match (tools, text) {
+            (Some(tools), text) => {
+                shape.insert("tools_key".to_owned(), Value::from(key));
+                if text.is_some() {
+                    shape.insert("tools_shape".to_owned(), Value::from("string"));
+                }
+                return tools;
             }
+            (None, Some(text)) => drop(rest.insert(key.to_owned(), Value::from(text))),
+            (None, None) => {}
         }
     }
     rest.get("kwargs").and_then(|kwargs| kwargs.get("tools")?.as_array()).cloned().unwrap_or_default()
 }
 
 /// The first choice of a response beside the messages, with the response's id and usage.
-fn take_answer(rest: &mut Map<String, Value>) -> Option<(Value, Response)> {
+fn answer(rest: &Map<String, Value>) -> Option<(&Value, Response)> {
+    let response = match rest.get("response") {
+        Some(Value::Object(response)) => response,
+        _ => rest,
+    };
+    let message = response.get("choices")?.as_array()?.first()?.get("message")?;
+    let model = response.get("model").and_then(Value::as_str);
+    let usage = response.get("usage").and_then(|figures| fields::usage(figures, model));
+    let id = response.get("id").and_then(Value::as_str).map(str::to_owned);
+    is_message_value(message).then_some((message, Response { id, usage }))
+}
+
+fn take_answer(rest: &mut Map<String, Value>) -> Option<Value> {
     let response = match rest.get_mut("response") {
         Some(Value::Object(response)) => response,
         _ => rest,
     };
-    let choice = response.get_mut("choices")?.as_array_mut()?.first_mut()?;
-    if !is_message_value(choice.get("message")?) {
-        return None;
-    }
-    let message = choice.as_object_mut()?.shift_remove("message")?;
-    let model = response.get("model").and_then(Value::as_str);
-    let usage = response.get("usage").and_then(|figures| fields::usage(figures, model));
-    let id = response.get("id").and_then(Value::as_str).map(str::to_owned);
-    Some((message, Response { id, usage }))
+    response.get_mut("choices")?.as_array_mut()?.first_mut()?.as_object_mut()?.shift_remove("message")
 }
 
 /// Whether two assistant messages say and call the same.

@@ -68,8 +68,11 @@ fn is_export(file: &Value) -> bool {
 #[derive(Default)]
 struct Stored {
     session: Map<String, Value>,
-    messages: Vec<(Map<String, Value>, Vec<Map<String, Value>>)>,
+    messages: Vec<Said>,
 }
+
+/// A message and its parts.
+type Said = (Map<String, Value>, Vec<Map<String, Value>>);
 
 fn read(mut document: Document) -> Result<Vec<Trace>, ReadError> {
     let mut diagnostics = std::mem::take(&mut document.diagnostics);
@@ -276,7 +279,7 @@ fn trace(stored: Stored, name: String, records: usize, diagnostics: Vec<Diagnost
 }
 
 /// Where the messages begin that compactions keep, by the id of the message that asked for one.
-fn tails(messages: &[(Map<String, Value>, Vec<Map<String, Value>>)]) -> HashMap<String, Option<String>> {
+fn tails(messages: &[Said]) -> HashMap<String, Option<String>> {
     let mut tails = HashMap::new();
     for (info, parts) in messages {
         if let Some(part) = parts.iter().find(|part| text_of(part, &["type"]) == "compaction") {

@@ -182,10 +182,31 @@ fn pair_items(place: &str, pair: Vec<Value>) -> Vec<Item> {
     items.collect()
 }
 
-/// The trace of a history, and those of the agents it delegated to.
+/// The trace of a history, and those of the agents it delegated to, each before those of the agents below it.
 fn traces(items: Vec<Item>, name: String, records: usize, diagnostics: Vec<Diagnostic>) -> Vec<Trace> {
+    /// Delegates of delegates that are told apart; none are known that go so deep.
+    const DEEPEST: usize = 16;
+    let mut all = Vec::new();
+    let mut open = vec![(items, name, None, 0)];
+    let mut diagnostics = Some(diagnostics);
+    while let Some((items, name, parent, depth)) = open.pop() {
+        let (own, delegated) = if depth < DEEPEST { split(items) } else { (items, Vec::new()) };
+        let mut reader = Reader::new(diagnostics.take().unwrap_or_default());
+        own.into_iter().for_each(|item| reader.add(item));
+        all.push(Trace { parent, ..reader.builder.finish(name.clone(), NAME, records) });
+        for (number, (call_id, work)) in
+            delegated.into_iter().enumerate().rev().filter(|(_, (_, work))| !work.is_empty())
+        {
+            let parent = Link { to: name.clone(), call_id: Some(call_id).filter(|id| !id.is_empty()) };
+            open.push((work, format!("{name}.delegate-{number}"), Some(parent), depth + 1));
+        }
+    }
+    all
+}
+
+/// The items of an agent itself, and the work of its delegates by the call that began it.
+fn split(items: Vec<Item>) -> (Vec<Item>, Vec<(String, Vec<Item>)>) {
     let mut own = Vec::new();
-    // Work of delegates, by the call that began it; those that are open, innermost last.
     let mut delegated: Vec<(String, Vec<Item>)> = Vec::new();
     let mut depth = 0usize;
     for item in items {
@@ -205,17 +226,7 @@ fn traces(items: Vec<Item>, name: String, records: usize, diagnostics: Vec<Diagn
             depth += 1;
         }
     }
-    let mut reader = Reader::new(diagnostics);
-    own.into_iter().for_each(|item| reader.add(item));
-    let mut all = vec![reader.builder.finish(name.clone(), NAME, records)];
-    for (number, (call_id, work)) in delegated.into_iter().enumerate().filter(|(_, (_, work))| !work.is_empty()) {
-        let mut found = traces(work, format!("{name}.delegate-{number}"), records, Vec::new());
-        if let Some(first) = found.first_mut() {
-            first.parent = Some(Link { to: name.clone(), call_id: Some(call_id).filter(|id| !id.is_empty()) });
-        }
-        all.append(&mut found);
-    }
-    all
+    (own, delegated)
 }
 
 /// The id of a number or text, as text.

@@ -34,7 +34,7 @@ use crate::ids::{ByHash, hash};
 use crate::json::{Found, Record};
 use crate::node::{Node, Object};
 use crate::reader::{Out, Place, Records, Stream, read_values};
-use crate::{Diagnostic, Document, Format, ReadError};
+use crate::{Diagnostic, Document, Format, Link, ReadError, Trace};
 
 /// The format.
 pub(crate) const FORMAT: Format = Format {
@@ -66,7 +66,11 @@ pub(crate) fn open(records: &Records<'_>, head: &Document, out: &mut Out) -> Res
     let mut links = Links::default();
     records.each(Some(&["id", "parentId"]), |found| links.add(&found))?;
     let on_path = links.path(out);
-    out.begin(Builder::new(Vec::new()).finish(head.name(), NAME, 0));
+    let header = head.records().first().map(|header| &header.value);
+    let text = |key: &str| header.and_then(|header| header.get(key)?.as_str()).map(str::to_owned);
+    let parent = text("parentSession").or_else(|| text("branchedFrom")).map(|to| Link { to, call_id: None });
+    let trace = Builder::new(Vec::new()).finish(head.name(), NAME, 0);
+    out.begin(Trace { session: text("id"), parent, ..trace });
     Ok(Box::new(Session {
         links,
         on_path,
@@ -219,7 +223,7 @@ fn add_entry(
             add_text(builder, Source::Environment, content, entry);
         }
         "branch_summary" if entry.get("summary").and_then(Node::as_str).is_some_and(|text| !text.is_empty()) => {
-            let summary = take_text(&mut entry, "summary").unwrap_or_default();
+            let summary = entry.get("summary").and_then(Node::as_str).unwrap_or_default().to_owned();
             add_text(builder, Source::Environment, vec![ContentBlock::text(branch_summary(&summary))], entry);
         }
         "compaction" => {
@@ -263,11 +267,10 @@ fn add_message(builder: &mut Builder, mut entry: Object<'_>) {
         }
         "bashExecution" if message.get("excludeFromContext").and_then(Node::as_bool) != Some(true) => {
             let content = vec![ContentBlock::text(bash_text(message))];
-            message.shift_remove("output");
             add_text(builder, Source::User, content, entry);
         }
         "branchSummary" | "compactionSummary" if message.get("summary").is_some_and(Node::is_string) => {
-            let summary = take_text(message, "summary").unwrap_or_default();
+            let summary = message.get("summary").and_then(Node::as_str).unwrap_or_default().to_owned();
             let text = if role == "branchSummary" { branch_summary(&summary) } else { summary };
             add_text(builder, Source::Environment, vec![ContentBlock::text(text)], entry);
         }
@@ -288,46 +291,54 @@ fn add_text(builder: &mut Builder, source: Source, content: Vec<ContentBlock>, e
 }
 
 /// One answer of the model: an action a call, and a message of what no call follows.
+///
+/// The whole `content` stays where its blocks say more than the events do, or stand in another order.
 fn add_answer(builder: &mut Builder, mut entry: Object<'_>) {
     let response = entry.get("id").and_then(Node::as_str).map(str::to_owned);
     let Some(message) = entry.get_mut("message").and_then(Node::as_object_mut) else { return };
-    let parts = message.get("content").and_then(Node::as_array).map_or(&[][..], Vec::as_slice);
-    let is_call = |part: &Node<'_>| part.get("type").and_then(Node::as_str) == Some("toolCall");
+    let is_call = |part: &Node<'_>| part.is_object() && part.get("type").and_then(Node::as_str) == Some("toolCall");
+    let is_text = message.get("content").is_some_and(Node::is_string);
+    let parts = take_list(message, "content").unwrap_or_default();
+    let blocks: Vec<Option<(ContentBlock, bool)>> =
+        parts.iter().map(|part| (!is_call(part)).then(|| block(part))).collect();
     let has_text = match message.get("content") {
         Some(Node::String(text)) => !text.trim().is_empty(),
-        _ => parts.iter().any(|part| is_call(part) || is_visible(&block(part).0)),
+        _ => blocks.iter().any(|block| block.as_ref().is_none_or(|(block, _)| is_visible(block))),
     };
     let is_cut = matches!(message.get("stopReason").and_then(Node::as_str), Some("aborted" | "error"));
     if !has_text && (is_cut || parts.is_empty()) {
+        if !is_text {
+            message.insert("content", Node::Array(parts));
+        }
         builder.add_unknown(Source::Agent, "message", Value::Object(entry.into_map()));
         return;
     }
 
     let response = response.filter(|id| !id.is_empty()).unwrap_or_else(|| builder.record().as_str().to_owned());
     let usage = take_usage(message);
-    let mut pending = Vec::new();
+    // Before a call, thinking stands before text; a message keeps the order.
+    let last_call = blocks.iter().rposition(Option::is_none).unwrap_or(0);
+    let is_moved = blocks[..last_call].windows(2).any(|pair| match pair {
+        [Some((before, _)), Some((after, _))] => !before.is_thinking() && after.is_thinking(),
+        _ => false,
+    });
+    if is_moved || blocks.iter().flatten().any(|(_, exact)| !exact) {
+        message.insert("content", Node::Array(parts.clone()));
+    }
+    let mut pending = if is_text { take_content(message, "content", block) } else { Vec::new() };
     let mut events: Vec<(EventKind, Map<String, Value>)> = Vec::new();
-    match take_list(message, "content") {
-        None => pending = take_content(message, "content", block),
-        Some(parts) => {
-            let inexact: Vec<Node<'_>> =
-                parts.iter().filter(|part| !is_call(part) && !block(*part).1).cloned().collect();
-            if !inexact.is_empty() {
-                message.insert("content", Node::Array(inexact));
-            }
-            for part in parts {
-                match part {
-                    Node::Object(mut call) if call.get("type").and_then(Node::as_str) == Some("toolCall") => {
-                        let action = take_action(&mut call, "arguments", std::mem::take(&mut pending), &response);
-                        let mut foreign = Map::new();
-                        if !call.is_empty() {
-                            foreign.insert("block".to_owned(), Value::Object(call.into_map()));
-                        }
-                        events.push((EventKind::Action(action), foreign));
-                    }
-                    part => pending.push(block(&part).0),
+    for (part, block) in parts.into_iter().zip(blocks) {
+        match (block, part) {
+            (Some((block, _)), _) => pending.push(block),
+            (None, Node::Object(mut call)) => {
+                let action = take_action(&mut call, "arguments", std::mem::take(&mut pending), &response);
+                let mut foreign = Map::new();
+                if !call.is_empty() {
+                    foreign.insert("block".to_owned(), Value::Object(call.into_map()));
                 }
+                events.push((EventKind::Action(action), foreign));
             }
+            (None, _) => {}
         }
     }
     if !pending.is_empty() {

@@ -11,7 +11,7 @@ use crate::json::{Found, Lines, Record};
 use crate::node::Node;
 use crate::{
     Content, Diagnostic, Document, FORMATS, Format, ReadError, Trace, claude_code, codex, openai_chat, openhands_v0,
-    openhands_v1, pi,
+    openhands_v1, pi, swe_agent,
 };
 
 /// What a [`Reader`] comes upon, in the order of the file.
@@ -19,7 +19,7 @@ use crate::{
 #[non_exhaustive]
 pub enum Item {
     /// A trace begins: what is known of it, without events. Its number of records is known at the end of the file.
-    Begin(Trace),
+    Begin(Box<Trace>),
     /// The next event of the trace.
     Event(Event),
     /// Something in the trace was odd.
@@ -35,9 +35,16 @@ pub enum Item {
 pub struct Reader {
     format: &'static str,
     path: std::path::PathBuf,
-    lines: Option<(Lines<Bytes>, Box<dyn Stream>)>,
+    feed: Option<(Feed, Box<dyn Stream>)>,
     queue: Out,
     records: u64,
+}
+
+/// Where a stream's records come from.
+enum Feed {
+    Lines(Lines<Bytes>),
+    #[cfg(feature = "parquet")]
+    Table(crate::table::Table),
 }
 
 impl std::fmt::Debug for Reader {
@@ -73,6 +80,13 @@ impl Reader {
     }
 
     fn of_input(input: &Input, asked: Option<&'static Format>) -> Result<Self, ReadError> {
+        #[cfg(feature = "parquet")]
+        if let Some(file) = input.parquet()? {
+            let feed = Feed::Table(crate::table::Table::open(input.path(), file)?);
+            let stream = Box::new(crate::table::Rows { document: input.path().display().to_string() });
+            let path = input.path().to_owned();
+            return Ok(Self { format: "parquet", path, feed: Some((feed, stream)), queue: Out::default(), records: 0 });
+        }
         let Some(head) = head(input)? else { return Self::whole(Document::from_input(input)?, asked) };
         let format = match asked.or_else(|| FORMATS.iter().find(|format| (format.sniff)(&head))) {
             Some(format) => format,
@@ -81,8 +95,8 @@ impl Reader {
         let Some(open) = stream(format) else { return Self::whole(Document::from_input(input)?, Some(format)) };
         let mut queue = Out::default();
         let stream = open(&Records::Lines(input), &head, &mut queue)?;
-        let lines = Some((Lines::new(input.open()?), stream));
-        Ok(Self { format: format.name, path: input.path().to_owned(), lines, queue, records: 0 })
+        let feed = Some((Feed::Lines(Lines::new(input.open()?)), stream));
+        Ok(Self { format: format.name, path: input.path().to_owned(), feed, queue, records: 0 })
     }
 
     fn whole(document: Document, asked: Option<&Format>) -> Result<Self, ReadError> {
@@ -98,7 +112,7 @@ impl Reader {
             diagnostics.into_iter().for_each(|odd| queue.note(odd));
             events.into_iter().for_each(|event| queue.event(event));
         }
-        Ok(Self { format, path, lines: None, queue, records })
+        Ok(Self { format, path, feed: None, queue, records })
     }
 
     /// The format's stable name.
@@ -127,17 +141,29 @@ impl Reader {
     /// Reads on until there is an item; false at the end.
     fn advance(&mut self) -> Result<bool, ReadError> {
         while self.queue.items.is_empty() {
-            let Some((lines, stream)) = &mut self.lines else { return Ok(false) };
+            let Some((feed, stream)) = &mut self.feed else { return Ok(false) };
             let (queue, records) = (&mut self.queue, &mut self.records);
-            let more = lines.next(None, |found| {
-                *records += 1;
-                stream.push(found, queue);
-            });
+            let more = match feed {
+                Feed::Lines(lines) => {
+                    let more = lines.next(None, |found| {
+                        *records += 1;
+                        stream.push(found, queue);
+                    });
+                    lines.take_diagnostics().into_iter().for_each(|odd| queue.note_file(odd));
+                    more
+                }
+                #[cfg(feature = "parquet")]
+                Feed::Table(table) => {
+                    let more = table.next(&mut **stream, queue);
+                    *records += u64::from(more);
+                    Ok(more)
+                }
+            };
             match more {
-                Ok(true) => lines.take_diagnostics().into_iter().for_each(|odd| queue.note_file(odd)),
+                Ok(true) => {}
                 Ok(false) => {
                     stream.finish(queue);
-                    if let Some((lines, _)) = self.lines.take() {
+                    if let Some((Feed::Lines(lines), _)) = self.feed.take() {
                         lines.finish().into_iter().for_each(|odd| self.queue.note_file(odd));
                     }
                     if self.queue.n_traces == 0 {
@@ -145,7 +171,7 @@ impl Reader {
                     }
                 }
                 Err(source) => {
-                    self.lines = None;
+                    self.feed = None;
                     return Err(ReadError::Io { path: self.path.clone(), source });
                 }
             }
@@ -180,7 +206,7 @@ pub(crate) struct Out {
 impl Out {
     pub(crate) fn begin(&mut self, trace: Trace) {
         self.n_traces += 1;
-        self.items.push_back(Item::Begin(trace));
+        self.items.push_back(Item::Begin(Box::new(trace)));
     }
 
     pub(crate) fn event(&mut self, event: Event) {
@@ -214,7 +240,7 @@ struct Traces {
 impl Traces {
     fn add(&mut self, item: Item) {
         match (item, self.traces.last_mut()) {
-            (Item::Begin(trace), _) => self.traces.push(trace),
+            (Item::Begin(trace), _) => self.traces.push(*trace),
             (Item::Event(event), Some(trace)) => trace.events.push(event),
             (Item::Diagnostic(odd), Some(trace)) => trace.diagnostics.push(odd),
             (Item::FileDiagnostic(odd) | Item::Diagnostic(odd), _) => self.of_file.push(odd),
@@ -245,7 +271,8 @@ pub(crate) type Open = fn(&Records<'_>, &Document, &mut Out) -> Result<Box<dyn S
 
 /// How a format's JSON lines are read one by one; `None` where they have to be read together.
 fn stream(format: &Format) -> Option<Open> {
-    let streams: [(&str, Open); 6] = [
+    let streams: [(&str, Open); 7] = [
+        (swe_agent::FORMAT.name, swe_agent::open),
         (openhands_v1::FORMAT.name, openhands_v1::open),
         (openhands_v0::FORMAT.name, openhands_v0::open),
         (codex::FORMAT.name, codex::open),

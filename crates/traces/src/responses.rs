@@ -373,6 +373,12 @@ impl Items {
         self.waiting.is_some() || self.unpaid.is_some()
     }
 
+    /// Ends the response as one that nothing is paid for.
+    pub(crate) fn end_unpaid(&mut self, builder: &mut Builder) {
+        self.close(builder);
+        self.response = None;
+    }
+
     /// Gives up waiting for what the newest response cost.
     pub(crate) fn close(&mut self, builder: &mut Builder) {
         self.flush(builder);

@@ -17,6 +17,10 @@
 //! `submit`). A step also repeats the whole prompt. That copy is not kept, but compared: where it shows
 //! other content than the history, old outputs were elided, and a condensation says so from there on.
 //! `info` and all else of the file is in the foreign field `file` of the first event.
+//!
+//! Rows of datasets (`trajectory` of items with `role` system, user or ai and `text`) are traces as well: an
+//! answer's last fenced block is its action, and the user text after it the observation. Item `n` of a row is
+//! called `trajectory-<n>`; the rest of the row is the event `row`, never shown.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -27,17 +31,151 @@ use serde_json::{Map, Value, json};
 use crate::blocks::block;
 use crate::builder::Builder;
 use crate::fields::{take_call, take_content, take_list, take_text};
+use crate::json::Found;
+use crate::reader::{Out, Records, Stream, read_values};
 use crate::{Diagnostic, Document, Format, ReadError, Trace};
 
 /// The format.
 pub(crate) const FORMAT: Format = Format {
-    name: "swe-agent",
-    description: "SWE-agent trajectories, 0.x and 1.x, and its demonstrations: *.traj",
-    sniff,
-    read,
+    name: NAME,
+    description: "SWE-agent trajectories, 0.x and 1.x, its demonstrations (*.traj), and rows of datasets",
+    sniff: |document| is_file(document) || has_rows(document),
+    read: |document| match has_rows(&document) {
+        true => read_rows(document),
+        false => read(document),
+    },
 };
 
-fn sniff(document: &Document) -> bool {
+const NAME: &str = "swe-agent";
+
+/// So many records, or members of a list, are looked at.
+const SNIFFED: usize = 50;
+
+fn has_rows(document: &Document) -> bool {
+    let all = |rows: &mut dyn Iterator<Item = &Value>| {
+        let (mut any, mut fits) = (false, true);
+        for row in rows.take(SNIFFED) {
+            (any, fits) = (true, fits && is_row(row));
+        }
+        any && fits
+    };
+    match document.single() {
+        Some(Value::Array(rows)) => all(&mut rows.iter()),
+        _ => all(&mut document.records().iter().map(|record| &record.value)),
+    }
+}
+
+/// Whether a value is a row of a dataset.
+fn is_row(value: &Value) -> bool {
+    let is_item = |item: &Value| {
+        let role = item.get("role").and_then(Value::as_str);
+        role.is_some_and(|role| ["system", "user", "ai"].contains(&role)) && item.get("text").is_some()
+    };
+    let items = value.get("trajectory").and_then(Value::as_array);
+    items.is_some_and(|items| !items.is_empty() && items.iter().take(SNIFFED).all(is_item))
+}
+
+fn read_rows(mut document: Document) -> Result<Vec<Trace>, ReadError> {
+    if !document.single().is_some_and(Value::is_array) {
+        return read_values(document, NAME, open);
+    }
+    let mut diagnostics = std::mem::take(&mut document.diagnostics);
+    let rows = document.take_records().into_iter().flat_map(|record| match record.value {
+        Value::Array(rows) => rows,
+        _ => Vec::new(),
+    });
+    let rows: Vec<Value> = rows.collect();
+    let records = rows.len() as u64;
+    let mut traces = Vec::new();
+    for (at, value) in rows.into_iter().enumerate() {
+        match row(&format!("row[{at}]"), value) {
+            Ok(mut trace) => {
+                trace.diagnostics.splice(0..0, diagnostics.drain(..));
+                traces.push(Trace { name: document.row_name(at), records, ..trace });
+            }
+            Err(odd) => diagnostics.push(odd),
+        }
+    }
+    if let Some(first) = traces.first_mut() {
+        first.diagnostics.append(&mut diagnostics);
+    }
+    Ok(traces)
+}
+
+/// Begins to read rows, a row a line.
+pub(crate) fn open(_: &Records<'_>, head: &Document, _: &mut Out) -> Result<Box<dyn Stream>, ReadError> {
+    if !has_rows(head) {
+        return Err(head.unfit(NAME, "no row has a `trajectory` of items with `role` and `text`"));
+    }
+    Ok(Box::new(Rows { path: head.name(), next: 0 }))
+}
+
+struct Rows {
+    path: String,
+    next: usize,
+}
+
+impl Stream for Rows {
+    fn push(&mut self, found: Found<'_>, out: &mut Out) {
+        let at = self.next;
+        self.next += 1;
+        match row(&format!("line {}", found.line), found.node.into_value()) {
+            Ok(trace) => out.trace(Trace { name: format!("{}#{at}", self.path), ..trace }),
+            Err(odd) => out.note_file(odd),
+        }
+    }
+
+    fn finish(&mut self, _: &mut Out) {}
+}
+
+/// A row of a dataset as a trace without a name.
+pub(crate) fn row(place: &str, value: Value) -> Result<Trace, Diagnostic> {
+    let items = match value {
+        Value::Object(mut map) if map.get("trajectory").is_some_and(Value::is_array) => {
+            (take_list(&mut map, "trajectory").unwrap_or_default(), map)
+        }
+        _ => return Err(Diagnostic::new(place, "a row without a `trajectory`; left out")),
+    };
+    let (items, row) = items;
+    let mut builder = Builder::new(Vec::new());
+    let task = row.get("instance_id").and_then(Value::as_str).map(str::to_owned);
+    builder.begin("row", place.to_owned(), None);
+    builder.add_unknown(Source::Environment, "row", Value::Object(row));
+    let mut open = None;
+    for (at, item) in items.into_iter().enumerate() {
+        builder.begin(&format!("trajectory-{at}"), format!("{place} trajectory[{at}]"), None);
+        let Value::Object(mut item) = item else {
+            builder.note([Diagnostic::new(builder.place(), "not an object; kept as unknown")]);
+            builder.add_unknown(Source::Environment, "trajectory", item);
+            continue;
+        };
+        if is_role(&item, "ai") {
+            item.insert("role".to_owned(), Value::from("assistant"));
+        }
+        // Tables have every member in every item.
+        item.retain(|_, value| !value.is_null());
+        let text = take_text(&mut item, "text").filter(|text| !text.is_empty());
+        let text = text.or_else(|| take_text(&mut item, "system_prompt")).unwrap_or_default();
+        if let Some((thought, action)) = is_role(&item, "assistant").then(|| fenced(&text)).flatten() {
+            item.insert("thought".to_owned(), Value::from(thought));
+            item.insert("action".to_owned(), Value::from(action));
+        }
+        item.insert("content".to_owned(), Value::from(text));
+        open = add_item(&mut builder, item, open.take());
+    }
+    Ok(Trace { task, ..builder.finish(String::new(), NAME, 0) })
+}
+
+/// The last fenced block of a text, and what stands before it.
+fn fenced(text: &str) -> Option<(&str, &str)> {
+    let (before, _) = text.trim_end().rsplit_once("```")?;
+    let (thought, block) = before.rsplit_once("```")?;
+    // A word after the fence names the language.
+    let (_, action) = block.split_once('\n')?;
+    Some((thought.trim_end(), action))
+}
+
+fn is_file(document: &Document) -> bool {
     let Some(file) = document.single() else { return false };
     let Some(item) = file.get("history").and_then(Value::as_array).and_then(|history| history.first()) else {
         return false;
@@ -48,7 +186,7 @@ fn sniff(document: &Document) -> bool {
 
 fn read(mut document: Document) -> Result<Vec<Trace>, ReadError> {
     if document.single().is_none_or(|file| !file.get("history").is_some_and(Value::is_array)) {
-        return Err(document.unfit(FORMAT.name, "not one object with a list `history`"));
+        return Err(document.unfit(NAME, "not one object with a list `history`"));
     }
     let Some(Value::Object(mut file)) = document.take_records().pop().map(|record| record.value) else {
         return Ok(Vec::new());
@@ -96,7 +234,7 @@ fn read(mut document: Document) -> Result<Vec<Trace>, ReadError> {
         builder.begin(&format!("trajectory-{index}"), format!("trajectory[{index}]"), None);
         builder.add_unknown(Source::Environment, "trajectory", without_prompt(step));
     }
-    Ok(vec![builder.finish(document.name(), FORMAT.name, n_records)])
+    Ok(vec![builder.finish(document.name(), NAME, n_records)])
 }
 
 fn is_role(item: &Map<String, Value>, role: &str) -> bool {

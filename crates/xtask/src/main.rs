@@ -40,10 +40,12 @@ enum Command {
         /// Names of scenarios [default: all].
         scenarios: Vec<String>,
     },
-    /// Run a proof that is too heavy for every change: requests.
+    /// Run a proof that is too heavy for every change: requests, policies, kill, memory, sqlx.
     Prove {
         /// Which one.
         name: String,
+        /// For policies: traces [default: all that are at hand].
+        paths: Vec<PathBuf>,
     },
     /// Write the JSON Schemas of events and records to docs/schema.
     Schema {
@@ -59,7 +61,7 @@ fn main() -> ExitCode {
         Command::Test { require } => test::command(&require),
         Command::Conformance { dir } => conformance::command(dir),
         Command::RecordFixtures { check, scenarios } => record_fixtures::command(check, &scenarios),
-        Command::Prove { name } => prove::command(&name),
+        Command::Prove { name, paths } => prove::command(&name, &paths),
         Command::Schema { check } => schema::command(check),
     };
     match result {

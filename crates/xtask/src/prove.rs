@@ -1,5 +1,11 @@
 //! `cargo xtask prove NAME`: proofs that are too heavy for every change.
 
+mod log_memory;
+mod policies;
+
+use std::path::PathBuf;
+use std::process::Command;
+
 use anyhow::{Context as _, bail};
 use condenser::request::Api;
 use condenser::{Rules, Tokens};
@@ -7,15 +13,52 @@ use condenser_harness::{Prepared, Settings, Subject, run_observed};
 use condenser_policies::Extractive;
 use rayon::prelude::*;
 
+/// How often a writer is killed, over all sync points.
+const KILLS: usize = 210;
+
 /// The policies whose requests are checked.
 const POLICIES: [&str; 4] = ["none", "observation-masking", "folding", "llm-summarizing"];
 
 /// Runs a proof. Whether it holds.
-pub(crate) fn command(name: &str) -> anyhow::Result<bool> {
+pub(crate) fn command(name: &str, paths: &[PathBuf]) -> anyhow::Result<bool> {
     match name {
         "requests" => requests(),
-        _ => bail!("unknown proof {name:?}; there is: requests"),
+        "policies" if paths.is_empty() => policies::all(),
+        "policies" => policies::prove(paths),
+        "kill" => kill(),
+        "memory" => log_memory::command(),
+        "sqlx" => sqlx(),
+        _ => bail!("unknown proof {name:?}; there are: requests, policies, kill, memory, sqlx"),
     }
+}
+
+/// Kills a process that appends to a log, at random moments around three sync points.
+fn kill() -> anyhow::Result<bool> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args([
+        "test",
+        "--quiet",
+        "--package",
+        "condenser-log",
+        "--test",
+        "processes",
+        "--",
+        "--exact",
+        "--nocapture",
+    ]);
+    cargo.arg("a_killed_writer_leaves_every_acknowledged_event_and_a_log_that_goes_on");
+    cargo.env("CONDENSER_KILLS", KILLS.to_string());
+    let is_ok = cargo.current_dir(crate::root()).status()?.success();
+    println!("{KILLS} kills, {}", if is_ok { "nothing lost" } else { "see above" });
+    Ok(is_ok)
+}
+
+/// Builds and runs a program that uses the log and sqlx on one SQLite.
+fn sqlx() -> anyhow::Result<bool> {
+    let root = crate::root();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["run", "--quiet", "--locked", "--manifest-path"]).arg(root.join("crates/log/consumer/Cargo.toml"));
+    Ok(cargo.arg("--target-dir").arg(root.join("target/consumer")).status()?.success())
 }
 
 /// Checks every request of every step of every readable trace, under four policies and for all APIs.

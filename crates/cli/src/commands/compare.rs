@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use condenser::Tokens;
 use condenser::profile::Prices;
+use condenser::{Policy, Tokens};
 use condenser_harness::{Basis, PolicyMeans, Prepared, Row, Subject, charged, lift, means};
 use condenser_traces::{Candidate, Trace};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use crate::error::{CliError, Exit};
 use crate::input::{InputArguments, Met};
 use crate::output::{Output, OutputFormat};
-use crate::subjects::{Choice, Measure, MeasureArguments, choose, parse_tokens, replay};
+use crate::subjects::{Choice, Measure, MeasureArguments, Policies, parse_tokens, replay};
 use crate::table::table;
 use crate::terminal::printable;
 
@@ -26,9 +26,13 @@ and what that input would have cost. It does not estimate solve rate, run length
 pub(crate) struct CompareArguments {
     #[command(flatten)]
     input: InputArguments,
-    /// Policies and controls by name; `default` is every native policy and control, `all` everything.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "default")]
+    /// Policies and controls by name; `default` is every native policy and control, `all` everything. Without it, what
+    /// `--policies` names, or else `default`.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     policy: Vec<String>,
+    /// A TOML file of policies with settings, and of pipelines.
+    #[arg(long, value_name = "FILE")]
+    policies: Option<PathBuf>,
     /// Context windows: `32k`, or several as `8k,32k,128k`.
     #[arg(long, value_name = "TOKENS", value_delimiter = ',', default_value = "32k", value_parser = parse_tokens)]
     window: Vec<Tokens>,
@@ -62,20 +66,19 @@ struct Compared {
 
 pub(crate) fn run(arguments: &CompareArguments) -> Result<Exit, CliError> {
     let measure = arguments.measure.resolve()?;
-    let choices = choose(&arguments.policy)?;
-    if let Some(matched) = &arguments.matched {
-        crate::subjects::build(matched)?;
-    }
+    let policies = Policies::read(arguments.policies.as_deref())?;
+    let choices = policies.choose(&arguments.policy)?;
+    let matched = arguments.matched.as_ref().map(|name| policies.policy(name)).transpose()?;
     let mut output = Output::open(arguments.output.clone())?;
     let (candidates, mut met) = arguments.input.candidates()?;
     let threads = rayon::ThreadPoolBuilder::new().num_threads(arguments.jobs.map_or(0, usize::from)).build();
     let threads = threads.map_err(|error| CliError::Usage(format!("cannot start threads: {error}")))?;
     let progress = progress(candidates.len());
-    let compared: Vec<(Result<Vec<Compared>, CliError>, Met)> = threads.install(|| {
+    let compared: Vec<(Vec<Compared>, Met)> = threads.install(|| {
         candidates
             .par_iter()
             .map(|candidate| {
-                let result = compare_candidate(arguments, &measure, &choices, candidate);
+                let result = compare_candidate(arguments, &measure, &choices, matched.as_deref(), candidate);
                 progress.inc(1);
                 result
             })
@@ -85,7 +88,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<Exit, CliError> {
     let mut traces = Vec::new();
     for (result, met_here) in compared {
         met.add(met_here);
-        traces.extend(result?);
+        traces.extend(result);
     }
     let rows: Vec<&Row> = traces.iter().flat_map(|trace| &trace.rows).collect();
     match arguments.format {
@@ -111,10 +114,11 @@ fn compare_candidate(
     arguments: &CompareArguments,
     measure: &Measure,
     choices: &[Choice],
+    matched: Option<&dyn Policy>,
     candidate: &Candidate,
-) -> (Result<Vec<Compared>, CliError>, Met) {
+) -> (Vec<Compared>, Met) {
     let (traces, met) = arguments.input.read(candidate);
-    let compared = traces.iter().map(|trace| compare_trace(arguments, measure, choices, trace)).collect();
+    let compared = traces.iter().map(|trace| compare_trace(arguments, measure, choices, matched, trace)).collect();
     (compared, met)
 }
 
@@ -122,32 +126,33 @@ fn compare_trace(
     arguments: &CompareArguments,
     measure: &Measure,
     choices: &[Choice],
+    matched: Option<&dyn Policy>,
     trace: &Trace,
-) -> Result<Compared, CliError> {
+) -> Compared {
     let subject =
         Subject { trace: &trace.name, format: trace.format, task: trace.task.as_deref(), events: &trace.events };
     let prepared = Prepared::new(subject, measure.counter, measure.rules);
     let mut runs = Vec::new();
     for window in windows(arguments) {
-        for &choice in choices {
-            let draws = matches!(choice, Choice::RandomMasking | Choice::RandomForgetting);
-            runs.extend((0..if draws { arguments.seeds } else { 1 }).map(|seed| (window, choice, seed)));
+        for choice in choices {
+            let n_seeds = if choice.draws() { arguments.seeds } else { 1 };
+            runs.extend((0..n_seeds).map(|seed| (window, choice, seed)));
         }
     }
     let rows = runs
         .into_par_iter()
         .map(|(window, choice, seed)| {
             let settings = measure.settings(window, seed);
-            replay(&prepared, choice, &settings, arguments.matched.as_deref(), &mut |_| {}).map(|replay| replay.row)
+            replay(&prepared, choice, &settings, matched, &mut |_| {}).row
         })
-        .collect::<Result<Vec<Row>, CliError>>()?;
-    Ok(Compared {
+        .collect();
+    Compared {
         name: trace.name.clone(),
         format: trace.format,
         n_events: trace.events.iter().filter(|event| event.kind.is_shown()).count(),
         has_condensations: prepared.has_recorded_condensations(),
         rows,
-    })
+    }
 }
 
 /// The windows, each once.

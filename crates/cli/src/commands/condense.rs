@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use condenser::event::{CondensationRequest, Event, EventKind, Source};
@@ -14,7 +15,7 @@ use crate::commands::status::StatusFormat;
 use crate::error::{CliError, Exit};
 use crate::output::Output;
 use crate::session::{Session, SessionArguments, failed};
-use crate::subjects::build;
+use crate::subjects::Policies;
 use crate::table::table;
 use crate::terminal::{printable, printable_lines};
 
@@ -25,6 +26,9 @@ pub(crate) struct CondenseArguments {
     /// The policy (`condenser policies`).
     #[arg(long)]
     policy: String,
+    /// A file of policies with settings, and of pipelines.
+    #[arg(long, value_name = "FILE", conflicts_with = "prompt")]
+    policies: Option<PathBuf>,
     /// What a summary should care about.
     #[arg(long, value_name = "TEXT")]
     guidance: Option<String>,
@@ -45,7 +49,7 @@ pub(crate) struct CondenseArguments {
 pub(crate) fn run(arguments: &CondenseArguments) -> Result<Exit, CliError> {
     let policy = match &arguments.prompt {
         Some(path) => with_prompt(&arguments.policy, path)?,
-        None => build(&arguments.policy)?,
+        None => Policies::read(arguments.policies.as_deref())?.policy(&arguments.policy)?,
     };
     let counter = arguments.session.counter()?;
     let budgets = arguments.session.budgets()?;
@@ -111,13 +115,12 @@ pub(crate) fn run(arguments: &CondenseArguments) -> Result<Exit, CliError> {
     Ok(Exit::Ok)
 }
 
-fn with_prompt(policy: &str, path: &Path) -> Result<Box<dyn Policy>, CliError> {
+fn with_prompt(policy: &str, path: &Path) -> Result<Arc<dyn Policy>, CliError> {
     let prompt =
         std::fs::read_to_string(path).map_err(|error| CliError::Input(format!("{}: {error}", path.display())))?;
-    let list = condenser_policies::policies();
-    let info = condenser_policies::find(&list, policy).map_err(|error| CliError::Usage(error.to_string()))?;
+    let policies = Policies::read(None)?;
     let settings = [("prompt".to_owned(), Value::String(prompt))].into_iter().collect();
-    info.build(&settings).map_err(|error| CliError::Usage(error.to_string()))
+    Ok(policies.info(policy)?.build(&settings).map_err(|error| CliError::Usage(error.to_string()))?.into())
 }
 
 /// Adds an event to the session, and to its log unless this is a trial.

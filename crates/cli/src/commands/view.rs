@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::error::{CliError, Exit, chain};
 use crate::output::Output;
-use crate::subjects::{Choice, MeasureArguments, choose, parse_tokens, replay};
+use crate::subjects::{Choice, MeasureArguments, Policies, parse_tokens, replay};
 use crate::terminal::{note, printable, printable_lines};
 
 #[derive(clap::Args, Debug)]
@@ -21,6 +21,9 @@ pub(crate) struct ViewArguments {
     /// The policy.
     #[arg(long, default_value = "none")]
     policy: String,
+    /// A TOML file of policies with settings, and of pipelines.
+    #[arg(long, value_name = "FILE")]
+    policies: Option<PathBuf>,
     /// Which model response, counted from 1: its request is shown. The last one where none is named.
     #[arg(long, value_name = "N")]
     step: Option<usize>,
@@ -51,8 +54,9 @@ enum ViewFormat {
 
 pub(crate) fn run(arguments: &ViewArguments) -> Result<Exit, CliError> {
     let measure = arguments.measure.resolve()?;
-    let choice = match choose(std::slice::from_ref(&arguments.policy))?.as_slice() {
-        [choice] => *choice,
+    let policies = Policies::read(arguments.policies.as_deref())?;
+    let choice = match policies.choose(std::slice::from_ref(&arguments.policy))?.as_slice() {
+        [choice] => choice.clone(),
         _ => return Err(CliError::Usage("a view is of one policy: name it with --policy".into())),
     };
     let trace = read(arguments)?;
@@ -71,27 +75,27 @@ pub(crate) fn run(arguments: &ViewArguments) -> Result<Exit, CliError> {
     if let Some([from, to]) = arguments.diff.as_deref() {
         let (from, to) = (exists(*from)?, exists(*to)?);
         let mut views = [None, None];
-        replay(&prepared, choice, &settings, None, &mut |seen| {
+        replay(&prepared, &choice, &settings, None, &mut |seen| {
             for (view, step) in views.iter_mut().zip([from, to]) {
                 if seen.step + 1 == step {
                     *view = Some(seen.view.clone());
                 }
             }
-        })?;
+        });
         let [Some(before), Some(after)] = views else { return Ok(Exit::Ok) };
         return show_diff(arguments, (from, &before), (to, &after));
     }
     let step = exists(arguments.step.unwrap_or(n_steps))?;
     let mut shown = None;
-    replay(&prepared, choice, &settings, None, &mut |seen| {
+    replay(&prepared, &choice, &settings, None, &mut |seen| {
         if seen.step + 1 == step {
             shown = Some(match arguments.format {
-                ViewFormat::Text => text(arguments, seen, n_steps, choice, &trace),
+                ViewFormat::Text => text(arguments, seen, n_steps, &choice, &trace),
                 ViewFormat::Json => format!("{:#}\n", document(arguments, seen, n_steps, &trace)),
             });
             report(step, seen);
         }
-    })?;
+    });
     let mut output = Output::open(None)?;
     output.text(&shown.unwrap_or_default())?;
     output.finish()?;
@@ -196,7 +200,7 @@ fn document(arguments: &ViewArguments, seen: &Seen<'_>, n_steps: usize, trace: &
     })
 }
 
-fn text(arguments: &ViewArguments, seen: &Seen<'_>, n_steps: usize, choice: Choice, trace: &Trace) -> String {
+fn text(arguments: &ViewArguments, seen: &Seen<'_>, n_steps: usize, choice: &Choice, trace: &Trace) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
@@ -207,7 +211,7 @@ fn text(arguments: &ViewArguments, seen: &Seen<'_>, n_steps: usize, choice: Choi
         seen.tokens,
         arguments.measure.tokenizer,
         seen.view.len(),
-        if choice == Choice::Policy("none") { 0 } else { seen.view.records().len() },
+        if choice.name() == "none" { 0 } else { seen.view.records().len() },
     );
     if let Some((_, tools)) = seen.request.tools {
         let _ = writeln!(text, "{} tools", tools.len());

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// Settings of the summarizing condenser.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Settings {
     /// Most entries of a view before it is condensed. Above 0.
     pub max_size: i64,

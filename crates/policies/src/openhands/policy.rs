@@ -14,54 +14,18 @@ use crate::registry::{PolicyInfo, PolicyKind, SettingText};
 
 /// Settings of [`OpenHands`]: the peer's, and how an event is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct OpenHandsSettings {
-    /// Most entries of a view before it is condensed. Above 0.
-    pub max_size: i64,
-    /// Most tokens, beside the budget's limit.
-    pub max_tokens: Option<i64>,
-    /// Entries at the beginning that are kept. At least 0, and small enough to leave room in half of `max_size`.
-    pub keep_first: i64,
-    /// Smallest share of the view that a condensation must forget. Between 0 and 1, ends excluded.
-    pub minimum_progress: f64,
-    /// Tries of a hard reset. Above 0.
-    pub hard_context_reset_max_retries: i64,
-    /// Factor on the length of event texts after each failed try. Between 0 and 1, ends excluded.
-    pub hard_context_reset_context_scaling: f64,
+    /// The peer's own.
+    #[serde(flatten)]
+    pub peer: Settings,
     /// Characters of an event that the summarizer is shown.
     pub event_preview: usize,
 }
 
 impl Default for OpenHandsSettings {
     fn default() -> Self {
-        Self::from(Settings::default())
-    }
-}
-
-impl From<Settings> for OpenHandsSettings {
-    fn from(settings: Settings) -> Self {
-        Self {
-            max_size: settings.max_size,
-            max_tokens: settings.max_tokens,
-            keep_first: settings.keep_first,
-            minimum_progress: settings.minimum_progress,
-            hard_context_reset_max_retries: settings.hard_context_reset_max_retries,
-            hard_context_reset_context_scaling: settings.hard_context_reset_context_scaling,
-            event_preview: 500,
-        }
-    }
-}
-
-impl OpenHandsSettings {
-    fn peer(&self) -> Settings {
-        Settings {
-            max_size: self.max_size,
-            max_tokens: self.max_tokens,
-            keep_first: self.keep_first,
-            minimum_progress: self.minimum_progress,
-            hard_context_reset_max_retries: self.hard_context_reset_max_retries,
-            hard_context_reset_context_scaling: self.hard_context_reset_context_scaling,
-        }
+        Self { peer: Settings::default(), event_preview: 500 }
     }
 }
 
@@ -95,7 +59,7 @@ impl OpenHands {
     }
 
     fn named(name: &'static str, settings: OpenHandsSettings) -> Result<Self, peer::SettingsError> {
-        settings.peer().check()?;
+        settings.peer.check()?;
         Ok(Self { name, settings, counter: None })
     }
 
@@ -117,12 +81,12 @@ impl Policy for OpenHands {
 
     fn requirement(&self, state: &State<'_>) -> Requirement {
         // Where the peer cannot make messages and so crashes, it does not act.
-        peer::requirement(&self.settings.peer(), state.view, &self.adapter(state, 0)).unwrap_or_default()
+        peer::requirement(&self.settings.peer, state.view, &self.adapter(state, 0)).unwrap_or_default()
     }
 
     fn plan(&self, state: &State<'_>, tried: &[Failure]) -> Result<Plan, NoPlan> {
         let mut adapter = self.adapter(state, tried.len());
-        match Condenser::LlmSummarizing(self.settings.peer()).condense(state.view, &mut adapter) {
+        match Condenser::LlmSummarizing(self.settings.peer).condense(state.view, &mut adapter) {
             Ok(Decision::Keep) => Ok(Plan::Keep),
             Ok(Decision::Condense(record)) => {
                 Ok(adapter.plan(record.forgotten_event_ids, record.summary_offset.unwrap_or_default()))
@@ -152,7 +116,7 @@ const TEXTS: &[SettingText] = &[
 /// `openhands` and its presets.
 pub(crate) fn policies() -> Vec<PolicyInfo> {
     let default = OpenHandsSettings::default();
-    let agent = OpenHandsSettings { max_size: 80, keep_first: 4, ..default };
+    let agent = OpenHandsSettings { peer: Settings { max_size: 80, keep_first: 4, ..default.peer }, ..default };
     let entry = |name, description, settings: OpenHandsSettings| {
         PolicyInfo::new(name, PolicyKind::Port, description, &settings, TEXTS, |name, settings| {
             Ok(Box::new(OpenHands::named(name, settings).map_err(|error| error.to_string())?))

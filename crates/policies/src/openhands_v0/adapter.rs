@@ -48,7 +48,7 @@ pub(super) fn view(state: &State<'_>, request_on_overflow: bool) -> View {
             EventKind::Action(call) => {
                 calls.insert(&call.call_id, (id.unwrap_or(-1), call));
                 let name = foreign("action").unwrap_or("call_tool_mcp");
-                (source, action(name, argument(call, "query").filter(|_| name == "recall").unwrap_or_default()))
+                (source, action(name, if name == "recall" { argument(call, "query") } else { String::new() }))
             }
             EventKind::Observation(answer) => {
                 let call = calls.get(answer.call_id.as_str());
@@ -59,13 +59,13 @@ pub(super) fn view(state: &State<'_>, request_on_overflow: bool) -> View {
                 };
                 let is_page = tool.starts_with("browse");
                 let name = foreign("observation").unwrap_or(if is_page { "browse" } else { "mcp" });
-                let url = call.and_then(|(_, call)| argument(call, "url")).filter(|_| name == "browse");
-                let kind = Kind::Observation {
-                    name: name.to_owned(),
-                    content: String::new(),
-                    url: url.unwrap_or_else(|| "a page".to_owned()),
+                let stored = event.foreign.get("extras").and_then(|extras| extras["url"].as_str());
+                let url = match (stored, call) {
+                    (Some(url), _) => url.to_owned(),
+                    (None, Some((_, call))) if name == "browse" => argument(call, "url"),
+                    _ => String::new(),
                 };
-                ("environment", kind)
+                ("environment", Kind::Observation { name: name.to_owned(), content: String::new(), url })
             }
             _ => continue,
         };
@@ -78,9 +78,10 @@ fn newest_summary(state: &State<'_>) -> Option<usize> {
     state.view.iter().filter(|entry| entry.is_summary()).max_by_key(|entry| entry.seq()).map(|entry| entry.index())
 }
 
-fn argument(call: &Action, name: &str) -> Option<String> {
-    let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
-    arguments[name].as_str().map(str::to_owned)
+/// A text among a call's arguments.
+fn argument(call: &Action, name: &str) -> String {
+    let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+    arguments[name].as_str().unwrap_or_default().to_owned()
 }
 
 /// What a decision changes in the state's view. A summary goes to the offset returned.

@@ -20,6 +20,8 @@ pub(super) struct Path {
     pub(super) entries: Vec<Value>,
     members: Vec<Vec<usize>>,
     ids: HashSet<String>,
+    /// The entries that an edit took out.
+    omitted: HashSet<String>,
 }
 
 /// Kinds of entries that show nothing.
@@ -39,13 +41,15 @@ impl Path {
     pub(super) fn new(state: &State<'_>, release: Release) -> Self {
         let turns = turns(state);
         let mut path = Self::default();
+        if release == Release::V1 {
+            path.omitted = omitted(state);
+        }
         let seq = |index: usize| state.view.get(index).map_or(0, |entry| entry.seq());
         let compaction = turns.iter().rev().find_map(|turn| match turn {
             Turn::Summary(index) => Some(seq(*index)),
             _ => None,
         });
-        let shown: Vec<&Turn> =
-            turns.iter().filter(|turn| path.is_entry(turn, release, compaction.is_some())).collect();
+        let shown: Vec<&Turn> = turns.iter().filter(|turn| is_entry(turn, release, compaction.is_some())).collect();
         let mut next = match compaction {
             None => 0,
             Some(made) => first_kept(state, shown.first().map_or(made, |turn| seq(turn.members()[0])).min(made)),
@@ -58,16 +62,6 @@ impl Path {
         }
         path.add_hidden(state, next..state.view.n_pushed(), compaction, &turns, release);
         path
-    }
-
-    /// System prompts are no entries at 0.73, and at 1.6 belong to the compaction once there is one. Nor are
-    /// summaries: they come where their record stands.
-    fn is_entry(&self, turn: &Turn, release: Release, is_compacted: bool) -> bool {
-        match turn {
-            Turn::System(_) => release == Release::V1 && !is_compacted,
-            Turn::Summary(_) => false,
-            _ => true,
-        }
     }
 
     fn push(&mut self, record: &str, mut entry: Value, members: Vec<usize>) {
@@ -112,12 +106,10 @@ impl Path {
                     let (entry, members) = self.compaction(state, turns, event);
                     self.push(record(event), entry, members);
                 }
-                EventKind::Condensation(_) if made_of == Some("context_edit") => {
-                    if release == Release::V1 {
-                        self.push(record(event), Value::Object(event.foreign.clone()), Vec::new());
-                    }
+                EventKind::Condensation(_) if made_of == Some("context_edit") && release == Release::V1 => {
+                    self.push(record(event), Value::Object(event.foreign.clone()), Vec::new());
                 }
-                EventKind::Condensation(it) if it.summary.is_some() => {
+                EventKind::Condensation(it) if it.summary.is_some() && is_in_force(state, event) => {
                     self.push(record(event), json!({"type": "compaction"}), Vec::new());
                 }
                 EventKind::Unknown(unknown) if HIDDEN.contains(&unknown.foreign_kind.as_str()) => {
@@ -127,8 +119,7 @@ impl Path {
                         self.push(record(event), entry, Vec::new());
                     }
                 }
-                // An edit took it out.
-                kind if kind.is_shown() && release == Release::V1 && self.is_new(event) => {
+                kind if kind.is_shown() && self.omitted.contains(record(event)) && self.is_new(event) => {
                     let role = match kind {
                         EventKind::Action(_) => "assistant",
                         EventKind::Message(message) if message.role == condenser::event::Role::Assistant => "assistant",
@@ -192,6 +183,16 @@ impl Path {
     }
 }
 
+/// System prompts are no entries at 0.73, and at 1.6 belong to the compaction once there is one. Nor are
+/// summaries: they come where their record stands.
+fn is_entry(turn: &Turn, release: Release, is_compacted: bool) -> bool {
+    match turn {
+        Turn::System(_) => release == Release::V1 && !is_compacted,
+        Turn::Summary(_) => false,
+        _ => true,
+    }
+}
+
 /// The first position of the log that the entry at `shown` stands for: what shows nothing and stands right before it
 /// was kept with it.
 fn first_kept(state: &State<'_>, shown: usize) -> usize {
@@ -201,6 +202,21 @@ fn first_kept(state: &State<'_>, shown: usize) -> usize {
         })
     };
     (0..shown).rev().take_while(is_hidden).last().unwrap_or(shown)
+}
+
+/// The entries that edits take out, by id.
+fn omitted(state: &State<'_>) -> HashSet<String> {
+    let edit = |seq: usize| {
+        let foreign = &state.bodies.event(seq)?.foreign;
+        let is_edit = foreign.get("type").and_then(Value::as_str) == Some("context_edit");
+        let target = foreign.get("targetId").and_then(Value::as_str)?;
+        (is_edit && foreign.get("replacement") == Some(&Value::Null)).then(|| target.to_owned())
+    };
+    (0..state.view.n_pushed()).filter_map(edit).collect()
+}
+
+fn is_in_force(state: &State<'_>, record: &Event) -> bool {
+    state.view.records().any(|id| *id == record.id)
 }
 
 /// The foreign record that an event came from, else its own id.

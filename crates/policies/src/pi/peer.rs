@@ -703,8 +703,11 @@ pub fn prepare<'a>(path: &'a [Value], pi: &Pi) -> Option<Plan<'a>> {
     })
 }
 
-/// Whether what stands from `from` on shows nothing, and a failed answer is among it that an edit took out.
+/// Whether what stands from `from` on shows nothing, and an answer is among it that an edit took out.
 fn leaves_failed_attempt(items: &[Item<'_>], from: usize) -> bool {
+    let target = |item: &Item<'_>| item.entry["targetId"].as_str().map(str::to_owned).unwrap_or_default();
+    let edits = || items.iter().filter(|item| kind(item.entry) == "context_edit");
+    let omitted: HashSet<String> = edits().filter(|edit| edit.entry["replacement"].is_null()).map(target).collect();
     let behind = items.get(from..).unwrap_or_default();
     let ids: HashSet<&str> = behind.iter().map(|item| id(item.entry)).collect();
     let stays_inside = |item: &Item<'_>| {
@@ -712,8 +715,11 @@ fn leaves_failed_attempt(items: &[Item<'_>], from: usize) -> bool {
             || item.entry["replacement"].is_null()
             || ids.contains(item.entry["targetId"].as_str().unwrap_or_default())
     };
+    let is_attempt = |item: &Item<'_>| {
+        kind(item.entry) == "message" && role(&item.entry["message"]) == "assistant" && omitted.contains(id(item.entry))
+    };
     behind.iter().all(|item| item.messages.is_empty() && kind(item.entry) != "compaction" && stays_inside(item))
-        && behind.iter().any(|item| kind(item.entry) == "message" && role(&item.entry["message"]) == "assistant")
+        && behind.iter().any(is_attempt)
 }
 
 /// The size of a context, where a report counts only if nothing changed the context after it.

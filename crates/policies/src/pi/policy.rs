@@ -1,6 +1,8 @@
 //! The peer as a policy.
 
-use condenser::{Edit, EventId, Failure, NoPlan, Plan, Policy, Reason, Requirement, State, SummaryRequest, Tokens};
+use condenser::{
+    Edit, EventId, Failure, Frame, NoPlan, Plan, Policy, Reason, Requirement, State, SummaryRequest, Tokens,
+};
 use serde::{Deserialize, Serialize};
 
 use super::adapter::Path;
@@ -77,24 +79,18 @@ impl PiPolicy {
 
     /// The requests behind a plan, each with the fixed text around it.
     fn request(&self, state: &State<'_>, path: &Path, plan: &peer::Plan<'_>) -> Option<SummaryRequest> {
-        let mut text = SUMMARY_AFTER.to_owned();
+        let mut after = SUMMARY_AFTER.to_owned();
         let mut next: Option<SummaryRequest> = None;
         for piece in peer::pieces(plan, &self.pi).into_iter().rev() {
             match piece {
-                Piece::Text(piece) => text.insert_str(0, &piece),
+                Piece::Text(text) => after.insert_str(0, &text),
                 Piece::Answer { messages, previous, is_turn_prefix, max_tokens } => {
                     let instructions = match previous {
                         _ if is_turn_prefix => PREFIX_PROMPTS[self.pi.release as usize],
                         Some(_) => UPDATE_PROMPT,
                         None => SUMMARY_PROMPT,
                     };
-                    let after = match &mut next {
-                        Some(next) => {
-                            next.before = std::mem::take(&mut text);
-                            String::new()
-                        }
-                        None => std::mem::take(&mut text),
-                    };
+                    let frame = Frame { before: String::new(), after: std::mem::take(&mut after), next };
                     next = Some(SummaryRequest {
                         instructions: instructions.to_owned(),
                         events: self.events(state, path, messages),
@@ -102,15 +98,14 @@ impl PiPolicy {
                         guidance: guidance(state),
                         max_tokens: max_tokens.map(Tokens),
                         prompt_version: PROMPT_VERSION.to_owned(),
-                        after,
-                        next: next.map(Box::new),
+                        frame: Some(Box::new(frame)),
                         ..SummaryRequest::default()
                     });
                 }
             }
         }
         let mut request = next?;
-        request.before = format!("{SUMMARY_BEFORE}{text}");
+        request.frame.get_or_insert_default().before = format!("{SUMMARY_BEFORE}{after}");
         Some(request)
     }
 }

@@ -1,6 +1,6 @@
 //! The peer as a policy.
 
-use condenser::{Edit, Failure, NoPlan, Plan, Policy, Reason, Requirement, State, SummaryRequest};
+use condenser::{Edit, Failure, Frame, NoPlan, Plan, Policy, Reason, Requirement, State, SummaryRequest};
 
 use super::adapter::Chat;
 use super::peer::{SUMMARY_LABEL, Settings, cut, is_over, truncate};
@@ -42,7 +42,7 @@ impl Powercode {
             previous: chat.session.summary().map(|summary| unfenced(summary.to_owned())),
             guidance: guidance(state),
             prompt_version: PROMPT_VERSION.to_owned(),
-            before: format!("{SUMMARY_LABEL}\n"),
+            frame: Some(Box::new(Frame { before: format!("{SUMMARY_LABEL}\n"), ..Frame::default() })),
             ..SummaryRequest::default()
         };
         Plan::Summarize { edit, offset: n_prompts(state), request }

@@ -1,7 +1,6 @@
 #![no_main]
 
 #[path = "../../tests/fuzz_targets/mod.rs"]
-#[allow(dead_code)]
 mod fuzz_targets;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz_targets::openhands_v1(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz_targets::check("openhands-v1", data));

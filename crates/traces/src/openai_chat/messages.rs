@@ -128,7 +128,11 @@ impl Mapper {
     ) {
         let Response { id, usage } = response.unwrap_or(Response { id: None, usage: None });
         let response_id = id.unwrap_or_else(|| record.to_owned());
-        let reasoning = take_text(&mut map, "reasoning_content").or_else(|| take_text(&mut map, "reasoning"));
+        let reasoning = take_text(&mut map, "reasoning_content").or_else(|| {
+            let reasoning = take_text(&mut map, "reasoning")?;
+            map.insert("reasoning_key".to_owned(), Value::from("reasoning"));
+            Some(reasoning)
+        });
         let mut thinking = take_content(&mut map, "thinking_blocks", part);
         let first = self.events.len();
         let calls = take_calls(&mut map);
@@ -349,8 +353,7 @@ fn part(value: &Value) -> (ContentBlock, bool) {
         };
     };
     let text = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);
-    // Columns of a table hold every member that any part has.
-    let only = |keys: &[&str]| map.iter().all(|(key, value)| value.is_null() || keys.contains(&key.as_str()));
+    let only = |keys: &[&str]| map.keys().all(|key| keys.contains(&key.as_str()));
     let cache = map.get("cache_control").is_some_and(|mark| !mark.is_null());
     let block = match map.get("type").and_then(Value::as_str) {
         Some("text") => text("text").map(|text| ContentBlock::Text { text, cache }),
@@ -365,13 +368,16 @@ fn part(value: &Value) -> (ContentBlock, bool) {
         _ => None,
     };
     let Some(block) = block else { return other() };
-    let plain_mark =
-        map.get("cache_control").is_none_or(|mark| mark.is_null() || *mark == serde_json::json!({"type": "ephemeral"}));
-    let plain_image = map.get("image_url").is_none_or(|image| {
-        image.is_null() || image.as_object().is_some_and(|image| image.keys().all(|key| key == "url"))
-    });
+    let plain_mark = map.get("cache_control").is_none_or(|mark| *mark == serde_json::json!({"type": "ephemeral"}));
     let exact = plain_mark
-        && plain_image
-        && only(&["type", "text", "image_url", "thinking", "signature", "data", "cache_control"]);
+        && match &block {
+            ContentBlock::Text { .. } => only(&["type", "text", "cache_control"]),
+            ContentBlock::Image { .. } => {
+                let image = map.get("image_url").and_then(Value::as_object);
+                image.is_some_and(|image| image.len() == 1) && only(&["type", "image_url", "cache_control"])
+            }
+            // It may stand in the content or beside it.
+            _ => false,
+        };
     (block, exact)
 }

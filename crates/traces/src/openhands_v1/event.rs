@@ -234,6 +234,8 @@ fn action(map: &mut Object<'_>) -> Action {
         if !call.is_empty() {
             map.insert("tool_call", Node::Object(call));
         }
+    } else if !map.contains_key("tool_call") {
+        map.insert("tool_call_shape", Node::from("absent"));
     }
     Action {
         call_id: call_id.into_owned(),
@@ -309,11 +311,13 @@ fn observation(map: &mut Object<'_>) -> Observation {
 /// The texts of an observation without content list; all of it as JSON text where no field is known.
 fn texts_of_old_observation(inner: &mut Object<'_>) -> Vec<ContentBlock> {
     const TEXTS: [&str; 6] = ["content", "output", "stdout", "stderr", "message", "error"];
-    if !TEXTS.iter().any(|key| inner.get(*key).is_some_and(Node::is_string)) {
+    if !TEXTS.iter().any(|key| inner.get(key).is_some_and(Node::is_string)) {
         if inner.keys().all(|key| key == "kind") {
             return Vec::new();
         }
-        return vec![ContentBlock::text(Node::Object(inner.clone()).to_string())];
+        let text = Node::Object(inner.clone()).to_string();
+        inner.insert("content_from", Node::Array(Vec::new()));
+        return vec![ContentBlock::text(text)];
     }
     let mut blocks = Vec::new();
     let mut fields = Vec::new();
@@ -350,7 +354,7 @@ fn condensation(map: &mut Object<'_>) -> Condensation {
 
 /// A content part as a block, and whether the block says everything that the part said.
 ///
-/// An absent `cache_prompt` means false; `enable_truncation` is thrown away by the SDK as well.
+/// An absent `cache_prompt` means false, but the SDK writes it.
 pub(super) fn part(value: &Node<'_>) -> (ContentBlock, bool) {
     let other = || (ContentBlock::Other { value: value.clone().into_value() }, true);
     let Some(map) = value.as_object() else {
@@ -365,7 +369,8 @@ pub(super) fn part(value: &Node<'_>) -> (ContentBlock, bool) {
     match map.get("type").and_then(Node::as_str) {
         Some("text") => match text("text") {
             Some(text) => {
-                (ContentBlock::Text { text, cache }, only(&["type", "text", "cache_prompt", "enable_truncation"]))
+                let exact = map.contains_key("cache_prompt") && only(&["type", "text", "cache_prompt"]);
+                (ContentBlock::Text { text, cache }, exact)
             }
             None => other(),
         },
@@ -375,14 +380,17 @@ pub(super) fn part(value: &Node<'_>) -> (ContentBlock, bool) {
                 .and_then(Node::as_array)
                 .and_then(|urls| urls.iter().map(|url| url.as_str().map(str::to_owned)).collect::<Option<Vec<_>>>());
             match urls {
-                Some(urls) => (ContentBlock::Image { urls, cache }, only(&["type", "image_urls", "cache_prompt"])),
+                Some(urls) => {
+                    let exact = map.contains_key("cache_prompt") && only(&["type", "image_urls", "cache_prompt"]);
+                    (ContentBlock::Image { urls, cache }, exact)
+                }
                 None => other(),
             }
         }
         Some("thinking") => match text("thinking") {
             Some(thinking) => (
                 ContentBlock::Thinking { thinking, signature: text("signature") },
-                only(&["type", "thinking", "signature"]),
+                map.contains_key("signature") && only(&["type", "thinking", "signature"]),
             ),
             None => other(),
         },

@@ -128,6 +128,7 @@ pub(super) fn with_answer(mut event: Event, content: Vec<ContentBlock>, stored: 
         observation.content = content;
         if let Some(stored) = stored {
             event.foreign.insert("observation".to_owned(), stored);
+            event.foreign.insert("content_from_message".to_owned(), Value::Bool(true));
         }
     }
     event

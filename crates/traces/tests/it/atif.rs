@@ -48,7 +48,7 @@ fn a_step_becomes_its_calls_and_their_results() {
     assert_eq!(events[0]["payload"]["agent"]["name"], "a");
     assert_eq!(events[3]["foreign"]["metrics"]["cached_tokens"], 60);
     assert_eq!(events[3]["timestamp"], "t");
-    assert_eq!(events[6]["foreign"], json!({"call_from_position": true, "result": {}}));
+    assert_eq!(events[6]["foreign"], json!({"call_from_position": true, "result": {"content_shape": "string"}}));
 }
 
 #[test]

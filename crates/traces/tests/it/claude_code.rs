@@ -213,14 +213,11 @@ fn a_microcompaction_clears_the_named_results() {
 
 #[test]
 fn what_no_model_saw_or_wrote_is_unknown() {
-    let mut side = user("x", "u", json!("sub-agent"));
-    side["isSidechain"] = json!(true);
     let mut error = answer("x", "u", "r", text("API Error"));
     error["isApiErrorMessage"] = json!(true);
     let mut synthetic = answer("x", "u", "r", text("No response requested."));
     synthetic["message"]["model"] = json!("<synthetic>");
     for (record, kind) in [
-        (side, "user"),
         (error, "assistant"),
         (synthetic, "assistant"),
         (answer("x", "u", "r", thinking()), "assistant"),
@@ -245,7 +242,74 @@ fn what_no_model_saw_or_wrote_is_unknown() {
 fn a_file_of_one_sub_agent_is_its_conversation() {
     let mut records = [user("u", "", json!("task")), answer("a", "u", "r", text("done"))];
     records.iter_mut().for_each(|record| record["isSidechain"] = json!(true));
-    assert_eq!(shown(&session(&records)), ["u", "a"]);
+    records.iter_mut().for_each(|record| record["agentId"] = json!("a1"));
+    let trace = session(&records);
+    assert_eq!(shown(&trace), ["u", "a"]);
+    let to = trace.parent.as_ref().map(|link| link.to.as_str());
+    assert_eq!((trace.session.as_deref(), to), (Some("a1"), Some("s")));
+}
+
+#[test]
+fn sub_agents_in_a_session_are_linked_traces_after_it() {
+    let task = |id: &str, parent: &str, call: &str, prompt: &str| {
+        let block = json!({"type": "tool_use", "id": call, "name": "Task", "input": {"prompt": prompt}});
+        answer(id, parent, id, block)
+    };
+    let side = |mut record: Value| {
+        record["isSidechain"] = json!(true);
+        record
+    };
+    let progress = |id: &str, message: Value| {
+        record(
+            id,
+            "b",
+            json!({"type": "progress", "parentToolUseID": "c2",
+            "data": {"type": "agent_progress", "agentId": "x1", "prompt": "p", "message": message}}),
+        )
+    };
+    let inner = |id: &str, kind: &str, content: Value| {
+        json!({"type": kind, "uuid": id, "timestamp": "t",
+            "message": {"id": "r9", "role": kind, "content": content, "usage": {"input_tokens": 2, "output_tokens": 1}}})
+    };
+    let traces = crate::script::lines(&[
+        user("u", "", json!("hi")),
+        task("a", "u", "c1", "look here"),
+        side(user("s1", "", json!("look here"))),
+        side(answer("s2", "s1", "rs", text("seen"))),
+        result("ra", "a", "c1"),
+        task("b", "ra", "c2", "p"),
+        progress("p1", inner("i1", "user", json!([{"type": "text", "text": "p"}]))),
+        progress("p2", inner("i2", "assistant", json!([text("found")]))),
+        result("rb", "b", "c2"),
+        answer("z", "rb", "rz", text("done")),
+    ]);
+    let links: Vec<_> = traces
+        .iter()
+        .map(|trace| {
+            (
+                trace.name.as_str(),
+                trace.parent.as_ref().map(|link| (link.to.as_str(), link.call_id.as_deref().unwrap())),
+            )
+        })
+        .collect();
+    assert_eq!(
+        links,
+        [
+            ("t.json", None),
+            ("t.json#agent-side-0", Some(("t.json", "c1"))),
+            ("t.json#agent-x1", Some(("t.json", "c2"))),
+        ]
+    );
+    for trace in &traces {
+        check_trace(trace);
+        assert_eq!((trace.records, diagnostics(trace)), (10, vec![]), "{}", trace.name);
+    }
+    assert_eq!(shown(&traces[0]), ["u", "a", "ra", "b", "rb", "z"]);
+    assert_eq!(shown(&traces[1]), ["s1", "s2"]);
+    assert_eq!(shown(&traces[2]), ["i1", "i2"]);
+    assert_eq!(json_of(&traces[2])[1]["usage"]["input_tokens"], 2, "a sub-agent is paid in its own trace");
+    let kept = json_of(&traces[0]).into_iter().find(|event| event["id"] == "p1").unwrap();
+    assert_eq!(kept["payload"]["data"], json!({"type": "agent_progress", "agentId": "x1", "prompt": "p"}));
 }
 
 #[test]

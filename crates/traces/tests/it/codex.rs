@@ -85,8 +85,8 @@ fn items_are_the_conversation_and_what_the_interface_was_told_is_not() {
         k calls c3 patch {"input":"*** Begin"} of response-k $35/5/-/10
         k-output result c3 patch "{\"output\":\"ok\"}"
         line-17 unknown event_msg/token_count
-        z says "done" of response-z $5/5/-/10
         line-19 unknown event_msg/agent_message
+        z says "done" of response-z $5/5/-/10
         line-20 unknown event_msg/token_count
         ! line 20: running totals that do not grow by the figures of their response; these count: 1 in the file, the first here
         "#,

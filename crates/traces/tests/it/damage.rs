@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use condenser_traces::{Document, FORMATS, read_document};
+use condenser_traces::{Document, FORMATS, Reader, read_document};
 use serde_json::json;
 
 use crate::common::check_trace;
@@ -69,9 +69,12 @@ fn samples() -> Vec<String> {
 fn feed(bytes: &[u8]) {
     for format in FORMATS.iter().map(Some).chain([None]) {
         let Ok(document) = Document::from_bytes(Path::new("t"), bytes.to_vec()) else { return };
-        if let Ok(traces) = read_document(document, format) {
-            traces.iter().for_each(check_trace);
-        }
+        let Ok(traces) = read_document(document, format) else { continue };
+        traces.iter().for_each(check_trace);
+        // Record by record the same events come out.
+        let streamed = Reader::of_stream(Path::new("t"), bytes, format.map(|format| format.name)).unwrap();
+        let streamed = streamed.into_traces().unwrap();
+        assert!(traces.iter().map(|trace| &trace.events).eq(streamed.iter().map(|trace| &trace.events)));
     }
 }
 

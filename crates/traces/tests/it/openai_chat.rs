@@ -84,7 +84,7 @@ fn a_list_and_a_message_a_line_give_the_same_events() {
 fn content_may_be_parts_text_or_null() {
     let trace = chat(&[
         json!({"role": "user", "content": [
-            {"type": "text", "text": "t", "image_url": null, "cache_control": {"type": "ephemeral"}},
+            {"type": "text", "text": "t", "cache_control": {"type": "ephemeral"}},
             {"type": "image_url", "image_url": {"url": "data:x"}},
             {"type": "input_audio", "input_audio": {"data": "d"}}
         ]}),
@@ -169,7 +169,7 @@ fn rows_are_traces_of_their_own_whatever_holds_the_messages() {
     assert_eq!(names, [("t.json#0", Some("i")), ("t.json#1", Some("7")), ("t.json#2", None), ("t.json#3", None)]);
     assert!(traces.iter().all(|trace| trace.records == 5));
     assert_eq!(outline(&traces[0]), ["row unknown", "m0 message"]);
-    assert_eq!(outline(&traces[2]), ["tools system_prompt", "m0 message"]);
+    assert_eq!(outline(&traces[2]), ["row unknown", "tools system_prompt", "m0 message"]);
     assert_eq!(json_of(&traces[0])[0]["payload"], json!({"instance_id": "i", "resolved": true}));
     assert_eq!(diagnostics(&traces[0]), ["line 5: no list of chat messages; the row is left out"]);
     traces.iter().for_each(check_trace);

@@ -33,13 +33,15 @@ fn a_system_prompt_keeps_its_dynamic_context_and_tools() {
         own(json!({
             "kind": "SystemPromptEvent", "source": "agent", "timestamp": "2026-01-01T00:00:00",
             "system_prompt": {"type": "text", "text": "p", "cache_prompt": true},
-            "dynamic_context": {"type": "text", "text": ""}, "tools": [{"kind": "T"}]
+            "dynamic_context": {"type": "text", "text": "", "cache_prompt": false}, "tools": [{"kind": "T"}]
         })),
         json!({
             "timestamp": "2026-01-01T00:00:00", "source": "agent", "kind": "system_prompt",
             "content": [{"type": "text", "text": "p", "cache": true}],
             "dynamic_context": [{"type": "text", "text": ""}], "tools": [{"kind": "T"}],
-            "foreign": {"kind": "SystemPromptEvent"}
+            "foreign": {
+                "kind": "SystemPromptEvent", "system_prompt_shape": "object", "dynamic_context_shape": "object"
+            }
         })
     );
 }
@@ -52,7 +54,7 @@ fn a_message_keeps_thinking_first_and_what_has_no_place_in_foreign() {
             "extended_content": [{"type": "text", "text": "x", "cache_prompt": false}], "critic_result": null,
             "llm_message": {
                 "role": "assistant", "name": "n", "tool_call_id": "c", "reasoning_content": "why",
-                "content": [{"type": "image", "image_urls": ["u"]}, {"type": "odd"}],
+                "content": [{"type": "image", "image_urls": ["u"], "cache_prompt": false}, {"type": "odd"}],
                 "thinking_blocks": [
                     {"type": "thinking", "thinking": "t", "signature": "s"}, {"type": "redacted_thinking", "data": "d"}
                 ],
@@ -83,8 +85,9 @@ fn no_calls_and_an_empty_list_of_calls_differ() {
         let own = own(json!({"kind": "MessageEvent", "source": "user", "llm_message": message}));
         (own.get("tool_calls").cloned(), own["foreign"].get("llm_message").cloned())
     };
-    assert_eq!(calls(json!({"role": "user", "content": []})), (None, None));
-    assert_eq!(calls(json!({"role": "user", "content": [], "tool_calls": []})), (Some(json!([])), None));
+    let empty = Some(json!({"content": []}));
+    assert_eq!(calls(json!({"role": "user", "content": []})), (None, empty.clone()));
+    assert_eq!(calls(json!({"role": "user", "content": [], "tool_calls": []})), (Some(json!([])), empty));
     let null = json!({"role": "user", "tool_calls": null});
     assert_eq!(calls(null), (None, Some(json!({"tool_calls": null}))));
 }
@@ -110,8 +113,8 @@ fn text_content_may_be_plain_or_null_and_its_shape_is_remembered() {
 fn an_action_keeps_the_arguments_as_the_model_wrote_them_in_both_shapes() {
     let action = |tool_call: Value| {
         own(json!({
-            "kind": "ActionEvent", "thought": [{"type": "text", "text": "t"}], "reasoning_content": "r",
-            "thinking_blocks": [], "action": {"kind": "A"}, "tool_name": "sh", "tool_call_id": "c",
+            "kind": "ActionEvent", "thought": [{"type": "text", "text": "t", "cache_prompt": false}],
+            "reasoning_content": "r", "thinking_blocks": [], "action": {"kind": "A"}, "tool_name": "sh", "tool_call_id": "c",
             "tool_call": tool_call, "llm_response_id": "resp", "security_risk": "LOW"
         }))
     };
@@ -119,7 +122,10 @@ fn an_action_keeps_the_arguments_as_the_model_wrote_them_in_both_shapes() {
         json!({
             "source": "agent", "kind": "action", "call_id": "c", "tool_name": "sh", "arguments": "{ \"a\":1",
             "thought": [{"type": "text", "text": "t"}], "reasoning": "r", "response_id": "resp",
-            "foreign": {"kind": "ActionEvent", "action": {"kind": "A"}, "security_risk": "LOW", "tool_call": rest}
+            "foreign": {
+                "kind": "ActionEvent", "thinking_blocks": [], "action": {"kind": "A"}, "security_risk": "LOW",
+                "tool_call": rest
+            }
         })
     };
     assert_eq!(
@@ -160,7 +166,7 @@ fn check_observation(observation: Value, texts: &[&str], outcome: &str, rest: Va
 #[test]
 fn observations_of_every_generation_give_their_texts_and_their_error() {
     check_observation(
-        json!({"content": [{"type": "text", "text": "x"}], "is_error": true, "kind": "T"}),
+        json!({"content": [{"type": "text", "text": "x", "cache_prompt": false}], "is_error": true, "kind": "T"}),
         &["x"],
         "error",
         json!({"is_error": true, "kind": "T"}),
@@ -191,7 +197,7 @@ fn observations_of_every_generation_give_their_texts_and_their_error() {
         "error",
         json!({"exit_code": 2, "content_from": ["stdout", "stderr"]}),
     );
-    check_observation(json!({"path": "/x"}), &["{\"path\":\"/x\"}"], "ok", json!({"path": "/x"}));
+    check_observation(json!({"path": "/x"}), &["{\"path\":\"/x\"}"], "ok", json!({"path": "/x", "content_from": []}));
 }
 
 #[test]

@@ -120,3 +120,28 @@ fn other_objects_with_a_history_are_not_taken() {
         assert!(try_read(file.to_string()).is_err());
     }
 }
+
+#[test]
+fn rows_of_a_dataset_are_traces_whose_fenced_blocks_are_actions() {
+    let item = |role: &str, text: &str| json!({"role": role, "text": text, "system_prompt": null, "mask": false});
+    let row = |id: &str| {
+        json!({"instance_id": id, "model_name": "m", "exit_status": "submitted", "trajectory": [
+            {"role": "system", "text": null, "system_prompt": "you are"}, item("user", "task"),
+            item("ai", "I look.\n\n```\nls -a\n```\n"), item("user", "x"), item("ai", "no action"), item("user", "go on")]})
+    };
+    let events = r#"
+        row unknown row
+        trajectory-0 system "you are"
+        trajectory-1 user "task"
+        trajectory-2 calls trajectory-2-call ls {"command":"ls -a\n"} after "I look."
+        trajectory-3 result trajectory-2-call ls "x"
+        trajectory-4 says "no action"
+        trajectory-5 user "go on"
+        "#;
+    let expected = format!("== t.json#0\n{}\n== t.json#1\n{}", events.trim(), events.trim());
+    let rows = [row("a"), row("b")];
+    let traces = crate::script::check(&Value::from(rows.to_vec()), "swe-agent", 2, &expected);
+    let tasks: Vec<_> = traces.iter().map(|trace| trace.task.as_deref().unwrap()).collect();
+    assert_eq!(tasks, ["a", "b"]);
+    crate::script::check_traces(crate::script::lines(&rows), "swe-agent", 2, &expected);
+}

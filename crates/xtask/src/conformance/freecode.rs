@@ -1,8 +1,17 @@
 //! FreeCode's pruning, trigger, selection, summarizers and service, with explicit state.
 
+use condenser::event::{CondensationRequest, Event, EventKind, Source};
+use condenser::tokens::CharsPer4;
+use condenser::{
+    Budget, Condenser, OutcomeKind, Rules, Shown, Sizer, State, SummarizeError, Summarizer, Summary, SummaryRequest,
+    View,
+};
+use condenser_policies::exact::utf16_len;
 use condenser_policies::freecode::peer::{
     self, Candidate, Message, Pruning, Service, Settings, estimate, heuristic, keep, parse, select, should_compact,
 };
+use condenser_policies::freecode::{Freecode, FreecodeSettings};
+use condenser_traces::{Document, format, read_document};
 use serde_json::{Map, Value, json};
 
 use super::Answer;
@@ -55,9 +64,18 @@ pub(super) fn freecode(case: &Value) -> Answer {
             let roles: Vec<&str> =
                 messages.iter().map(|message| message["role"].as_str().unwrap_or_default()).collect();
             let kept = &messages[keep(&roles, input["n"].as_i64().unwrap_or_default())..];
-            json!({"keptIds": kept.iter().map(|message| &message["id"]).collect::<Vec<_>>()})
+            expected["by_policy"] = shown_of(messages, &expected["keptIds"]);
+            json!({
+                "keptIds": kept.iter().map(|message| &message["id"]).collect::<Vec<_>>(),
+                "by_policy": keep_by_policy(messages, input["n"].as_u64().unwrap_or_default()),
+            })
         }
-        "prune" => prune(input),
+        "prune" => {
+            expected["by_policy"] = expected["sends"][0]["results"].clone();
+            let mut got = prune(input);
+            got["by_policy"] = prune_by_policy(input);
+            got
+        }
         _ => json!("unknown kind"),
     };
     Answer { expected, got }
@@ -166,4 +184,100 @@ fn prune(input: &Value) -> Value {
         json!({"historyLength": length, "results": results, "forgottenReads": pruned.forgotten_reads})
     };
     json!({"sends": list(&input["sendAtLengths"]).iter().map(send).collect::<Vec<_>>()})
+}
+
+/// The ids that a view shows: system messages are none of the store, so they are left out.
+fn shown_of(messages: &[Value], ids: &Value) -> Value {
+    let is_shown = |id: &&Value| messages.iter().any(|message| message["id"] == **id && message["role"] != "system");
+    list(ids).iter().filter(is_shown).cloned().collect()
+}
+
+/// The turns that stay by way of import, policy, record and view, with the guards off.
+fn keep_by_policy(messages: &[Value], n: u64) -> Value {
+    let mut chat: Vec<Value> =
+        messages.iter().map(|message| json!({"role": message["role"], "content": message["id"]})).collect();
+    // A prompt that no answer followed is not stored yet, and these are.
+    chat.push(json!({"role": "assistant", "content": "end"}));
+    let settings = Settings { preserve_recent_turns: n as usize, ..Settings::default() };
+    let (view, events) = after_policy(&chat, settings, true);
+    let text = |entry: condenser::Entry<'_>| match &events[entry.seq()].kind {
+        EventKind::Message(message) => Some(condenser::request::text_of(&EventKind::Message(message.clone()))),
+        _ => None,
+    };
+    let ids: Vec<Value> = view.iter().filter_map(text).filter(|id| id != "end").map(Value::from).collect();
+    shown_of(messages, &json!(ids))
+}
+
+/// The results of the first send by way of import, policy, record and view, with the guards off. A later send of a
+/// run has no decision left: each answer is sent before the next comes, and what was sent whole stays whole.
+fn prune_by_policy(input: &Value) -> Value {
+    let length = input["sendAtLengths"][0].as_u64().unwrap_or_default() as usize;
+    let mut chat = Vec::new();
+    for message in &list(&input["history"])[..length] {
+        let tools = list(&message["tools"]);
+        if tools.is_empty() {
+            chat.push(json!({"role": message["role"], "content": "go on"}));
+            continue;
+        }
+        let call = |tool: &Value| json!({"id": tool["id"], "type": "function", "function": {"name": tool["tool"], "arguments": "{}"}});
+        let calls: Vec<Value> = tools.iter().map(call).collect();
+        chat.push(json!({"role": "assistant", "content": null, "tool_calls": calls}));
+        for tool in tools {
+            let size = tool["resultChars"].as_u64().unwrap_or_default() as usize;
+            let text = tool["fill"].as_str().unwrap_or_default().repeat(size);
+            chat.push(json!({"role": "tool", "tool_call_id": tool["id"], "content": text}));
+        }
+    }
+    chat.push(json!({"role": "user", "content": "and now?"}));
+    let budget = input["budgetChars"].as_u64().unwrap_or_default() as usize;
+    let (view, events) =
+        after_policy(&chat, Settings { tool_result_budget_chars: budget, ..Settings::default() }, false);
+    let mut results = Map::new();
+    for entry in view.iter() {
+        let EventKind::Observation(observation) = &events[entry.seq()].kind else { continue };
+        let size = utf16_len(&condenser::request::text_of(&events[entry.seq()].kind));
+        let text = Shown::of(entry, &events).map(|shown| shown.text()).unwrap_or_default();
+        let text = if entry.rewrite().is_none() && size > 60 { format!("whole:{size}") } else { text };
+        if size > 0 {
+            results.insert(observation.call_id.clone(), json!(text));
+        }
+    }
+    Value::Object(results)
+}
+
+/// The view of a chat after the policy acted once.
+fn after_policy(chat: &[Value], settings: Settings, with_request: bool) -> (View, Vec<Event>) {
+    let document = Document::from_bytes("case.json".as_ref(), json!(chat).to_string().into_bytes());
+    let traces = document.and_then(|document| read_document(document, format("openai-chat").ok()));
+    let mut events = traces.ok().and_then(|traces| traces.into_iter().next()).map_or_else(Vec::new, |it| it.events);
+    if with_request {
+        let request = EventKind::CondensationRequest(CondensationRequest::default());
+        events.push(Event::new("request", Source::User, request));
+    }
+    let mut view = View::new(Rules::OpenHands);
+    for event in &events {
+        view.push(event);
+    }
+    let sizer = Sizer::new(&CharsPer4);
+    let state = State::new(&view, &events, &sizer, Budget::default());
+    let policy = Freecode::new(FreecodeSettings { peer: settings, asks_model: false });
+    if let OutcomeKind::Applied(record) =
+        (Condenser { guards: false, ..Condenser::default() }).run(&policy, &state, &NoModel).result
+    {
+        let event = Event::new("record", Source::Agent, EventKind::Condensation(*record));
+        view.push(&event);
+        events.push(event);
+    }
+    (view, events)
+}
+
+struct NoModel;
+
+impl Summarizer for NoModel {
+    fn name(&self) -> &str {
+        "none"
+    }
+    fn summarize(&self, _: &SummaryRequest) -> Result<Summary, SummarizeError> {
+        Err(SummarizeError::Empty)
+    }
 }

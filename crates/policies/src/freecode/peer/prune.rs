@@ -44,11 +44,6 @@ pub fn marker(id: &str, size: usize) -> String {
 }
 
 impl Pruning {
-    /// Decisions as they stand: what was replaced by what, and what was sent whole.
-    pub fn new(replaced: impl IntoIterator<Item = (String, String)>, seen: impl IntoIterator<Item = String>) -> Self {
-        Self { replaced: replaced.into_iter().collect(), seen: seen.into_iter().collect() }
-    }
-
     /// The text that stands for a call's result. `None`: it is sent whole.
     pub fn replacement(&self, id: &str) -> Option<&str> {
         self.replaced.get(id).map(String::as_str)
