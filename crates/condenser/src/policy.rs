@@ -232,7 +232,6 @@ impl Edit {
 
 /// What a policy decided.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "one plan is made at a time and taken apart at once")]
 pub enum Plan {
     /// Nothing is to be done.
     Keep,
