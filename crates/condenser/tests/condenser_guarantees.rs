@@ -1,5 +1,5 @@
 //! What the condenser promises, attacked by policies and summarizers that promise nothing.
-#![expect(clippy::panic, reason = "helpers of tests fail by panicking")]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 mod common;
 
