@@ -1,5 +1,9 @@
 //! What a hundred condensations in a row keep, on the longest recorded sessions.
-#![expect(clippy::panic, clippy::print_stderr, reason = "helpers of tests fail by panicking, and say what they skip")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "helpers of tests fail by panicking, and say what they skip"
+)]
 
 use std::path::{Path, PathBuf};
 
