@@ -148,7 +148,11 @@ fn a_reader_that_has_read_enough_hides_no_exit_code_and_stops_no_import() {
     assert_eq!(run(format!("{command} compare fixtures/traces {missing} --policy none 2>/dev/null")).trim(), "3");
     let db = folder.path("log.db");
     assert_eq!(run(format!("{command} log import {db} fixtures/traces fixtures/traces")).trim(), "0");
-    assert_eq!(rows(&condenser(&["log", "list", &db, "--format", "jsonl"])).len(), 6, "a file named twice is read once");
+    assert_eq!(
+        rows(&condenser(&["log", "list", &db, "--format", "jsonl"])).len(),
+        6,
+        "a file named twice is read once"
+    );
 }
 
 #[cfg(unix)]
