@@ -1,5 +1,7 @@
 //! Ports and pipelines on logs, with the guards on.
 
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
 mod common;
 
 use ::condenser::*;

@@ -17,6 +17,7 @@ use crate::{
 /// What a [`Reader`] comes upon, in the order of the file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[expect(clippy::large_enum_variant, reason = "nearly every item is an event")]
 pub enum Item {
     /// A trace begins: what is known of it, without events. Its number of records is known at the end of the file.
     Begin(Box<Trace>),
