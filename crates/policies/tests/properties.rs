@@ -222,7 +222,8 @@ fn check_handed_on(policy: &dyn Policy, seeds: &[Seed], window: Option<u64>) {
                     let times =
                         |request: &SummaryRequest| (request.system() + &request.input()).matches(text.trim()).count();
                     let most = asked.iter().map(times).max().unwrap_or(0);
-                    assert!(is_pipeline || most > 0, "{}: a summary is not handed on", policy.name());
+                    // A port finds the summary that its original would have made; here other policies made some too.
+                    assert!(!is_strict || most > 0, "{}: a summary is not handed on", policy.name());
                     assert!(!is_strict || most == 1, "{}: a summary is handed on twice", policy.name());
                 }
             }

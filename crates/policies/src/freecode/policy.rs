@@ -84,14 +84,15 @@ impl Freecode {
         if selection.summarize.is_empty() {
             return None;
         }
-        let previous = service.summaries.last().map(String::as_str);
+        // The original has one summary at most; a view may hold more, and all of them leave.
+        let previous = (!service.summaries.is_empty()).then(|| service.summaries.join("\n\n"));
         let mut edit = Edit { forget: store.forget(state, self.peer()), ..Edit::default() };
         if store.begins_run() {
             edit.rewrites = store.prune(state, self.peer(), &edit.forget);
         }
         let offset = n_prompts(state);
         if !self.settings.asks_model || !tried.is_empty() {
-            let content = heuristic(selection.summarize, previous, self.peer()).content;
+            let content = heuristic(selection.summarize, previous.as_deref(), self.peer()).content;
             edit.summary = Some((format!("{SUMMARY_LABEL}{content}"), offset));
             edit.fallback = (!tried.is_empty()).then_some("heuristic");
             return Some(Plan::Edit(edit));
@@ -105,7 +106,7 @@ impl Freecode {
         let request = SummaryRequest {
             instructions: PROMPT.to_owned(),
             events: selection.summarize.iter().filter_map(event).collect(),
-            previous: previous.map(|previous| unfenced(previous.to_owned())),
+            previous: previous.map(unfenced),
             guidance: guidance(state),
             max_tokens: Some(Tokens(self.peer().summary_tokens)),
             prompt_version: PROMPT_VERSION.to_owned(),
