@@ -31,7 +31,7 @@ pub enum Item {
 
 /// Reads the traces of one file or trace directory item by item.
 ///
-/// JSON lines of the formats that a [`Stream`] reads take the memory of their largest record and some tens of bytes for
+/// JSON lines of the formats that a `Stream` reads take the memory of their largest record and some tens of bytes for
 /// each of the others. Everything else is read whole when it is opened. After an error the reader is at its end.
 pub struct Reader {
     format: &'static str,
