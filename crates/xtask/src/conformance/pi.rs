@@ -189,16 +189,19 @@ fn imported(input: &Value, entries: &[Value]) -> Option<Vec<Event>> {
 }
 
 /// The entries behind messages, each once. The prompt that a compaction keeps is the compaction's at Pi, and stays
-/// its own entry here. Where no entry
-/// holds it, it is not imported. An answer that broke off before it had any content is an empty message at Pi, and
+/// its own entry here. Where no entry holds it, it is not imported. An answer that broke off before it had any content is an empty message at Pi, and
 /// shows nothing here.
 fn each_once(messages: &Value, events: &[Event]) -> Value {
     let is_shown = |id: &Value| {
         let of_entry = |event: &&Event| event.origin.as_ref().is_some_and(|origin| *id == json!(origin.record));
         !events.iter().filter(of_entry).all(|event| matches!(event.kind, EventKind::Unknown(_)))
     };
-    let name = |message: &Value| if message["role"] == "system" { json!("system") } else { message["entryId"].clone() };
-    let mut ids: Vec<Value> = list(messages).iter().filter(|message| is_shown(&message["entryId"])).map(name).collect();
+    let has_prompt = events.iter().any(|event| matches!(event.kind, EventKind::SystemPrompt(_)));
+    let name = |message: &Value| match message["role"] == "system" {
+        true => has_prompt.then(|| json!("system")),
+        false => is_shown(&message["entryId"]).then(|| message["entryId"].clone()),
+    };
+    let mut ids: Vec<Value> = list(messages).iter().filter_map(name).collect();
     ids.dedup();
     json!(ids)
 }
@@ -227,8 +230,10 @@ fn by_entry(view: &View, events: &[Event]) -> Vec<(String, bool)> {
             Some(origin) => origin.record.clone(),
             None => entry.id().to_string(),
         };
-        if ids.last().is_none_or(|(last, _)| *last != id) {
-            ids.push((id, entry.class() == Class::SystemPrompt));
+        // One record of Pi may hold a summary and a new system prompt.
+        let named = (id, entry.class() == Class::SystemPrompt);
+        if ids.last() != Some(&named) {
+            ids.push(named);
         }
     }
     ids
