@@ -6,6 +6,7 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ::condenser::event::{
     Action, ContentBlock, Message, Observation, Outcome as Ending, Pin, Role, Source, SystemPrompt,
@@ -165,9 +166,9 @@ fn run(seeds: &[Seed], window: Option<u64>, recall: bool, failures: u8, policy: 
     log.events
 }
 
-/// Writes notes that can be told apart, and remembers what it was asked.
+/// Writes notes that can be told apart over a whole run, and remembers what it was asked.
 #[derive(Default)]
-struct Numbered(Mutex<Vec<SummaryRequest>>);
+struct Numbered(Mutex<Vec<SummaryRequest>>, AtomicUsize);
 
 impl Summarizer for Numbered {
     fn name(&self) -> &str {
@@ -175,9 +176,8 @@ impl Summarizer for Numbered {
     }
 
     fn summarize(&self, request: &SummaryRequest) -> Result<Summary, SummarizeError> {
-        let mut asked = self.0.lock().unwrap();
-        asked.push(request.clone());
-        Ok(Summary { text: format!("(notes {})", asked.len()), ..Summary::default() })
+        self.0.lock().unwrap().push(request.clone());
+        Ok(Summary { text: format!("(notes {})", self.1.fetch_add(1, Ordering::Relaxed)), ..Summary::default() })
     }
 }
 
@@ -189,6 +189,7 @@ fn check_handed_on(policy: &dyn Policy, seeds: &[Seed], window: Option<u64>) {
     let is_strict = !is_pipeline && !policy.is_port();
     let mut log = Log { events: vec![], window, recall: true };
     log.add("s");
+    let summarizer = Numbered::default();
     for chunk in seeds.chunks(20) {
         for &seed in chunk {
             let n = log.events.len();
@@ -196,9 +197,9 @@ fn check_handed_on(policy: &dyn Policy, seeds: &[Seed], window: Option<u64>) {
         }
         log.add("q");
         let old = log.view();
-        let summarizer = Numbered::default();
-        let OutcomeKind::Applied(record) = log.condense(policy, &summarizer).result else { continue };
-        let asked = summarizer.0.into_inner().unwrap();
+        let outcome = log.condense(policy, &summarizer);
+        let asked = std::mem::take(&mut *summarizer.0.lock().unwrap());
+        let OutcomeKind::Applied(record) = outcome.result else { continue };
         let new = log.view();
         let provenance = record.provenance.as_deref().unwrap();
         let is_summarized = !asked.is_empty() && provenance.fallbacks.is_empty();
