@@ -196,14 +196,6 @@ impl Key {
 }
 
 impl Table {
-    fn restore<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
-        let mut table = Self::default();
-        for name in names {
-            table.push(name);
-        }
-        table
-    }
-
     fn len(&self) -> usize {
         self.ends.len()
     }
@@ -344,21 +336,9 @@ pub struct Names {
 }
 
 impl Names {
-    /// Names read back from a store, numbered from 0 in each space. Within a space they have to be distinct; of equal
-    /// ones, a look-up finds any.
-    ///
-    /// What a condensation forgets, rewrites or shows as its summary counts among the events, as [`Names::header`]
-    /// numbers it: a store that keeps [`Names::event_names`] keeps all of them.
-    pub fn restore<'n>(
-        events: impl IntoIterator<Item = &'n str>,
-        calls: impl IntoIterator<Item = &'n str>,
-        responses: impl IntoIterator<Item = &'n str>,
-    ) -> Self {
-        Self { events: Table::restore(events), calls: Table::restore(calls), responses: Table::restore(responses) }
-    }
-
     /// Adds the id of a store's next event, which must not be there yet, and gives its number. Unlike
-    /// [`Names::header`], it looks nothing up.
+    /// [`Names::header`], it looks nothing up. What a record forgets, rewrites or shows as its summary counts among the
+    /// events too.
     pub fn add_event(&mut self, id: &str) -> u32 {
         self.events.add(id)
     }
@@ -423,16 +403,6 @@ impl Names {
     /// The names of events, summaries and whatever records name, by number.
     pub fn event_names(&self) -> impl ExactSizeIterator<Item = &str> {
         (0..self.events.len() as u32).map(|number| self.events.name(number))
-    }
-
-    /// The names of calls, by number.
-    pub fn call_names(&self) -> impl ExactSizeIterator<Item = &str> {
-        (0..self.calls.len() as u32).map(|number| self.calls.name(number))
-    }
-
-    /// The names of responses, by number.
-    pub fn response_names(&self) -> impl ExactSizeIterator<Item = &str> {
-        (0..self.responses.len() as u32).map(|number| self.responses.name(number))
     }
 
     /// Interns the ids of an event and gives its header.
