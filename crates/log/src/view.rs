@@ -306,10 +306,14 @@ impl<'a> Interner<'a> {
 
 /// Numbers the ids that records name: events by their place on the path, summaries and unknown ids after those.
 ///
-/// A record nearly always names what came after the record before it, or was kept then. Looking only there first is
-/// much faster than an index of all ids, which is made if it has to be.
+/// A record nearly always names events in their order, and those that came after the record before it, or were kept
+/// then. Looking only there first is much faster than an index of all ids, which is made if it has to be.
 struct Resolver<'a> {
     names: &'a Names,
+    /// One more than the last event that a record named.
+    next: u32,
+    /// The record's own number.
+    record: u32,
     /// Ids before this number were added to `recent`.
     fed: u32,
     recent: HashMap<&'a str, u32>,
@@ -325,6 +329,8 @@ impl<'a> Resolver<'a> {
     fn new(names: &'a Names) -> Self {
         Self {
             names,
+            next: 0,
+            record: 0,
             fed: 0,
             recent: HashMap::new(),
             all: None,
@@ -335,11 +341,24 @@ impl<'a> Resolver<'a> {
     }
 
     fn number(&mut self, id: &str, is_forgotten: bool) -> u32 {
-        let recent = if is_forgotten { self.recent.remove(id) } else { self.recent.get(id).copied() };
-        if let Some(number) = recent.or_else(|| self.other_numbers.get(id).copied()) {
+        let names = self.names;
+        // Between two that are named there may be a record.
+        if let Some(number) = [self.next, self.next + 1].into_iter().find(|next| names.event_name(*next) == Some(id)) {
+            self.next = number + 1;
             return number;
         }
-        let names = self.names;
+        if let Some(number) = self.other_numbers.get(id) {
+            return *number;
+        }
+        for place in self.fed..self.record {
+            self.recent.extend(names.event_name(place).map(|id| (id, place)));
+        }
+        self.fed = self.fed.max(self.record);
+        let recent = if is_forgotten { self.recent.remove(id) } else { self.recent.get(id).copied() };
+        if let Some(number) = recent {
+            self.next = number + 1;
+            return number;
+        }
         let all = self.all.get_or_insert_with(|| (0..).zip(names.event_names()).map(|(n, id)| (id, n)).collect());
         match all.get(id) {
             Some(number) => *number,
@@ -363,10 +382,7 @@ impl<'a> Resolver<'a> {
         at: i64,
         numbers: &Numbers,
     ) -> Result<Held, ReadError> {
-        for place in self.fed..numbers.id {
-            self.recent.extend(self.names.event_name(place).map(|id| (id, place)));
-        }
-        self.fed = self.fed.max(numbers.id);
+        self.record = numbers.id;
         let json = body(conn, session, number, at)?;
         let fields: Fields<'_> =
             serde_json::from_slice(&json).map_err(|error| damaged(session, at, excerpt(&error.to_string())))?;
