@@ -390,6 +390,7 @@ fn native() -> Vec<PolicyInfo> {
                     "the most of one event that the summarizer is shown",
                     "OpenHands 0.x, configuration",
                 ),
+                ("carry", "tools", "those whose newest call is carried over word for word", OWN),
                 ("input_tokens", "tokens", "the most that the summarizer is shown; null is the budget's limit", OWN),
                 (
                     "summary_tokens",
