@@ -39,6 +39,7 @@
 
 mod amortized;
 mod configuration;
+pub mod deepagents;
 pub mod exact;
 mod extractive;
 mod folding;

@@ -1,0 +1,2 @@
+//! `deepagents`, `langchain-summarization` and `langchain-clear-tool-uses`.
+pub mod peer;
