@@ -38,6 +38,7 @@
 //! ```
 
 mod amortized;
+pub mod cline;
 mod configuration;
 pub mod deepagents;
 pub mod exact;

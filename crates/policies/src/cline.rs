@@ -1,0 +1,2 @@
+//! `cline-basic` and `cline-agentic`.
+pub mod peer;
