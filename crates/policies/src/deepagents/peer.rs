@@ -20,10 +20,10 @@ mod trim;
 pub use arguments::Arguments;
 pub use backend::{Backend, Stored, Thrown};
 pub use call::{CallError, Done, Exhausted, Handler, Middleware, State, Summarized, is_overflow};
-pub use clearing::{Cleared, Clearing, clear};
+pub use clearing::{Cleared, Clearing, clear, mark_cleared};
 pub use count::{Approximate, Counter};
 pub use cutoff::{cutoff, safe_point};
-pub use event::{SUMMARY_SOURCE, effective, is_bound_reasoning, summary_message, translate};
+pub use event::{SUMMARY_SOURCE, effective, is_bound_reasoning, summary_frame, summary_message, translate};
 pub use history::{HISTORY_FOLDER, offload};
 pub use message::{call_id, content_text, is_summary};
 pub use request::{output_tokens, request_budget};
@@ -31,7 +31,7 @@ pub use tail::{
     Clip, Evicted, Eviction, Preview, RESULTS_FOLDER, clip, evict, evict_result, file_name, head_clip, preview,
     shown_id, stub, tail_start, threshold,
 };
-pub use trigger::{Clause, is_met, reported};
+pub use trigger::{Clause, halved, is_met, reported};
 pub use trim::trim;
 
 use serde::{Deserialize, Serialize};
@@ -47,6 +47,9 @@ pub enum Size {
     /// A share of the limit, above 0 and at most 1.
     Fraction(f64),
 }
+
+/// The summary where the summarizer is shown nothing.
+pub const NOTHING_TO_SUMMARIZE: &str = "Nothing of the earlier conversation fits into a summary.";
 
 /// What stands for a share of a limit that is not known.
 pub const UNKNOWN_LIMIT: Size = Size::Messages(20);

@@ -1,5 +1,7 @@
 //! Where the original stores what leaves.
 
+use serde_json::Value;
+
 /// How a write ended that did not throw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
@@ -35,6 +37,12 @@ pub trait Backend {
     /// # Errors
     /// Whatever is thrown.
     fn edit(&mut self, path: &str, old: &str, new: &str) -> Result<Stored, Thrown>;
+
+    /// What the model is told of where the text of a message is.
+    fn address(&self, path: &str, message: &Value) -> String {
+        let _ = message;
+        path.to_owned()
+    }
 
     /// The time in UTC, as ISO 8601.
     fn now(&mut self) -> String;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::event::without_bound_reasoning;
 use super::{
     Arguments, Backend, Clause, Clip, Counter, Size, Thrown, clip, cutoff, effective, is_met, offload, reported,
-    summary_message, translate,
+    summary_frame, summary_message, translate,
 };
 
 /// Why a call of the model failed.
@@ -208,13 +208,8 @@ impl Middleware<'_> {
         let session = state.session.map_or_else(|| format!("session_{}", backend.random()), str::to_owned);
         let path = offload(evicted, &session, backend);
         let summary = handler.summarize(evicted);
-        let text = match &path {
-            Some(path) => format!(
-                "The conversation so far was summarized.\n\nAll of it is stored at {path}.\n\n<summary>\n{summary}\n\
-                 </summary>"
-            ),
-            None => format!("A summary of the conversation so far:\n\n{summary}"),
-        };
+        let (before, after) = summary_frame(path.as_deref());
+        let text = format!("{before}{summary}{after}");
         let event = json!({
             "cutoff_index": translate(state.event, evicted.len()),
             "summary_message": summary_message(&text),

@@ -55,6 +55,11 @@ fn is_cleared(message: &Value) -> bool {
     message["response_metadata"]["context_editing"]["cleared"] == true
 }
 
+/// Marks a result as cleared.
+pub fn mark_cleared(message: &mut Value) {
+    message["response_metadata"]["context_editing"] = json!({"cleared": true, "strategy": "clear_tool_uses"});
+}
+
 /// Clears old results where a list of so many tokens is too long.
 pub fn clear(messages: &[Value], tokens: u64, settings: &Clearing, counter: &dyn Counter) -> Cleared {
     let mut cleared = Cleared { messages: messages.to_vec(), ..Cleared::default() };
@@ -75,9 +80,8 @@ pub fn clear(messages: &[Value], tokens: u64, settings: &Clearing, counter: &dyn
         if settings.exclude_tools.iter().any(|tool| tool == name) {
             continue;
         }
-        let result = &mut cleared.messages[at];
-        result["content"] = json!(settings.placeholder);
-        result["response_metadata"]["context_editing"] = json!({"cleared": true, "strategy": "clear_tool_uses"});
+        cleared.messages[at]["content"] = json!(settings.placeholder);
+        mark_cleared(&mut cleared.messages[at]);
         cleared.results.push(at);
         if settings.clear_tool_inputs {
             cleared.messages[answer]["tool_calls"][number]["function"]["arguments"] = json!("{}");

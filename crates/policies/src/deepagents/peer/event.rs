@@ -12,6 +12,18 @@ pub fn summary_message(text: &str) -> Value {
     json!({"role": "user", "content": text, "additional_kwargs": {"lc_source": SUMMARY_SOURCE}})
 }
 
+/// What stands before and behind the text of a summary, with where the history is.
+pub fn summary_frame(address: Option<&str>) -> (String, &'static str) {
+    match address {
+        Some(address) => {
+            let before =
+                format!("The conversation so far was summarized.\n\nAll of it is stored at {address}.\n\n<summary>\n");
+            (before, "\n</summary>")
+        }
+        None => ("A summary of the conversation so far:\n\n".to_owned(), ""),
+    }
+}
+
 /// The messages that the model is given: the event's summary, then the raw list from its cutoff on. An event that lacks
 /// one of them counts for none.
 pub fn effective(raw: &[Value], event: Option<&Value>) -> Vec<Value> {

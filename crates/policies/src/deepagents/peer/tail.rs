@@ -181,7 +181,7 @@ pub fn evict(message: &Value, settings: Preview, backend: &mut dyn Backend) -> R
         return Ok(None);
     }
     let (preview, lines_omitted, lines_clipped) = preview(&text, settings);
-    let stub = stub(&shown_id(id, settings), &path, &preview);
+    let stub = stub(&shown_id(id, settings), &backend.address(&path, message), &preview);
     let mut message = message.clone();
     message["content"] = match &message["content"] {
         Value::Array(blocks) => {
@@ -200,7 +200,7 @@ pub fn shown_id(id: &str, settings: Preview) -> String {
 
 /// What stands for a text that is stored at an address.
 pub fn stub(id: &str, address: &str, preview: &str) -> String {
-    format!("[The result of call {id} is too long to show. All of it is stored: {address}\nIts lines:]\n{preview}")
+    format!("[The result of call {id} is too long to show. All of it is at {address}. Its lines:]\n{preview}")
 }
 
 /// The name of the file for a call's result.

@@ -52,6 +52,17 @@ pub fn is_met(clauses: &[Clause], n: usize, tokens: u64, reported: Option<u64>, 
     clauses.iter().any(|clause| *clause != Clause::default() && clause.sizes().all(is_met))
 }
 
+/// The clauses at half of their values: where a compaction that is asked for is worth it.
+pub fn halved(clauses: &[Clause]) -> Vec<Clause> {
+    let half = |value: u64| (value / 2).max(1);
+    let halved = |clause: &Clause| Clause {
+        messages: clause.messages.map(half),
+        tokens: clause.tokens.map(half),
+        fraction: clause.fraction.map(|share| share / 2.0),
+    };
+    clauses.iter().map(halved).collect()
+}
+
 /// Names under which a provider's answers may come.
 const ALIASES: [(&str, &[&str]); 3] = [
     ("amazon_bedrock", &["bedrock", "bedrock_converse"]),
