@@ -2,11 +2,24 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use std::sync::Arc;
+
+use condenser::attempts::Rejection;
+use condenser::event::{ContentBlock, Event, EventKind, Source, SystemPrompt};
+use condenser::tokens::CharsPer4;
+use condenser::{
+    Budget, Condensation, Condenser, OutcomeKind, Policy, RewriteOp, Rules, Sizer, State as LogState, SummarizeError,
+    Summarizer, Summary, SummaryRequest, Tokens, View,
+};
 use condenser_policies::deepagents::peer::{
     self, Approximate, Arguments, Backend, CallError, Clause, Clearing, Clip, Counter, Eviction, Exhausted, Handler,
     Middleware, Preview, Size, State, Stored, Thrown,
 };
+use condenser_policies::deepagents::{
+    ClearToolUses, ClearingSettings, DeepAgents, DeepAgentsSettings, LangChainSettings,
+};
 use condenser_policies::exact::{PythonJson, python_json};
+use condenser_traces::{Document, format, read_document};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -20,7 +33,7 @@ pub(super) fn deepagents(case: &Value) -> Answer {
     let messages = list(&case["messages"]);
     let limit = case["max_input_tokens"].as_u64();
     let number = |name: &str| case[name].as_u64().unwrap_or_default();
-    let got = match case["kind"].as_str().unwrap_or_default() {
+    let mut got = match case["kind"].as_str().unwrap_or_default() {
         "cutoff" => json!(match case["op"].as_str() {
             Some("keep") => peer::cutoff(messages, size(&case["keep"]), limit, &CaseCounter::default()),
             _ => peer::safe_point(messages, number("index") as usize),
@@ -81,6 +94,10 @@ pub(super) fn deepagents(case: &Value) -> Answer {
         "wrap" => wrap(case, messages, limit),
         _ => json!("unknown kind"),
     };
+    if let Some((theirs, ours)) = by_policy(case) {
+        expected = json!({"expected": expected, "by_policy": theirs});
+        got = json!({"expected": got, "by_policy": ours});
+    }
     Answer { expected, got }
 }
 
@@ -101,7 +118,7 @@ fn clauses(value: &Value) -> Vec<Clause> {
 }
 
 /// The cases' own counter: 3 and a quarter of the characters of each message, but for summaries and stubs.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct CaseCounter {
     summary: Option<u64>,
     stub: Option<u64>,
@@ -472,4 +489,323 @@ fn wrap(case: &Value, messages: &[Value], limit: Option<u64>) -> Value {
         }
     }
     got
+}
+
+/// A log of a case's messages, and the view on it.
+struct Replay {
+    events: Vec<Event>,
+    view: View,
+    recall: bool,
+    budget: Budget,
+    reported: Option<u64>,
+}
+
+impl Replay {
+    fn new(limit: Option<u64>) -> Self {
+        let budget = Budget { window: limit.map(Tokens), reserve: Tokens::ZERO };
+        Self { events: Vec::new(), view: View::new(Rules::OpenHands), recall: true, budget, reported: None }
+    }
+
+    fn push(&mut self, event: Event) {
+        self.view.push(&event);
+        self.events.push(event);
+    }
+
+    /// Imports the messages behind the first `known`; their events get their ids. False where the reader makes no event
+    /// of one.
+    fn import(&mut self, messages: &[Value], known: usize) -> bool {
+        let document = Document::from_bytes("case.json".as_ref(), json!(messages).to_string().into_bytes());
+        let traces = document.ok().and_then(|document| read_document(document, format("openai-chat").ok()).ok());
+        let Some(trace) = traces.and_then(|traces| traces.into_iter().next()) else { return messages.is_empty() };
+        let mut seen = 0;
+        for mut event in trace.events {
+            let Some(origin) = &event.origin else { continue };
+            let Some(at) = origin.record.strip_prefix('m').and_then(|number| number.parse::<usize>().ok()) else {
+                continue;
+            };
+            let Some(id) = messages.get(at).and_then(|message| message["id"].as_str()) else { continue };
+            seen += usize::from(origin.part == 0);
+            if at < known {
+                continue;
+            }
+            // The reader gives a result without an id to an open call, and the original to none.
+            if let (EventKind::Observation(it), Some(call)) = (&mut event.kind, messages[at]["tool_call_id"].as_str()) {
+                call.clone_into(&mut it.call_id);
+            }
+            event.id = if origin.part == 0 { id.into() } else { format!("{id}#{}", origin.part).into() };
+            self.push(event);
+        }
+        seen == messages.len()
+    }
+
+    /// Stands for a compaction that was made before.
+    fn summarized(&mut self, cutoff: usize, messages: &[Value]) {
+        let old: Vec<&str> = messages[..cutoff].iter().filter_map(|message| message["id"].as_str()).collect();
+        let is_old = |event: &&Event| old.contains(&message_id(event));
+        let record = Condensation {
+            forgotten_event_ids: self.events.iter().filter(is_old).map(|event| event.id.clone()).collect(),
+            summary: Some("S0".to_owned()),
+            summary_offset: Some(0),
+            ..Condensation::default()
+        };
+        self.push(Event::new("older", Source::Agent, EventKind::Condensation(record)));
+    }
+
+    /// One decision of the policy with the guards off, and its record.
+    fn condense(&mut self, policy: &dyn Policy) {
+        let sizer = Sizer::new(&CharsPer4);
+        let mut state = LogState::new(&self.view, &self.events, &sizer, self.budget);
+        state.recall = self.recall;
+        state.reported = self.reported.map(Tokens);
+        let outcome = Condenser::unguarded().run(policy, &state, &Canned);
+        if let OutcomeKind::Applied(record) = outcome.result {
+            let id = format!("record{}", self.events.len());
+            self.push(Event::new(id, Source::Agent, EventKind::Condensation(*record)));
+        }
+    }
+
+    /// The messages of the view, each once, and how they are sent.
+    fn shown(&self) -> Value {
+        let mut shown: Vec<Value> = Vec::new();
+        for entry in self.view.iter() {
+            if entry.is_summary() {
+                shown.push(json!({"summary": if entry.id().as_str() == "older-summary" { "old" } else { "new" }}));
+                continue;
+            }
+            let event = &self.events[entry.seq()];
+            if matches!(event.kind, EventKind::SystemPrompt(_)) {
+                continue;
+            }
+            let form = match entry.rewrite().map(|(rewrite, _)| &rewrite.op) {
+                None => "raw",
+                Some(RewriteOp::Arguments { .. }) => "args_truncated",
+                Some(RewriteOp::Replace { content }) if content.iter().any(is_stub) => "offloaded",
+                Some(_) => "head_clip",
+            };
+            let item = json!({"id": message_id(event), "form": form});
+            match shown.last_mut() {
+                Some(last) if last["id"] == item["id"] => {
+                    if form != "raw" {
+                        *last = item;
+                    }
+                }
+                _ => shown.push(item),
+            }
+        }
+        json!(shown)
+    }
+}
+
+fn message_id(event: &Event) -> &str {
+    let id = event.id.as_str();
+    id.split_once('#').map_or(id, |(id, _)| id)
+}
+
+fn is_stub(block: &ContentBlock) -> bool {
+    block.as_text().is_some_and(|text| text.contains("is at [event "))
+}
+
+struct Canned;
+
+impl Summarizer for Canned {
+    fn name(&self) -> &str {
+        "canned"
+    }
+    fn summarize(&self, _: &SummaryRequest) -> Result<Summary, SummarizeError> {
+        Ok(Summary { text: "S1".to_owned(), ..Summary::default() })
+    }
+}
+
+/// What of a case a policy decides, as recorded and by way of import, policy, record and view. `None` where it decides
+/// nothing, or the answer hangs on more than one decision.
+fn by_policy(case: &Value) -> Option<(Value, Value)> {
+    let messages = list(&case["messages"]);
+    let limit = case["max_input_tokens"].as_u64();
+    // A system message is the system prompt when imported, which is none of the list.
+    if messages.iter().any(|message| message["role"] == "system") {
+        return None;
+    }
+    match case["kind"].as_str()? {
+        "cutoff" if case["op"] == "keep" => {
+            let keep = size(&case["keep"]);
+            let trigger = vec![Size::Messages(1).into()];
+            let settings = LangChainSettings { trigger, keep, trim_tokens: None, ..LangChainSettings::default() };
+            let policy = DeepAgents::langchain(settings).ok()?.with_counter(Arc::new(CaseCounter::default()));
+            let mut replay = Replay::new(limit);
+            if !replay.import(messages, 0) {
+                return None;
+            }
+            replay.condense(&policy);
+            let cut = case["expected"].as_u64()? as usize;
+            let kept = messages[cut..].iter().map(|message| json!({"id": message["id"], "form": "raw"}));
+            let summary = (cut > 0).then(|| json!({"summary": "new"}));
+            Some((summary.into_iter().chain(kept).collect(), replay.shown()))
+        }
+        "rounds" => rounds_by_policy(case),
+        "truncate_args" => truncate_by_policy(case, messages, limit),
+        "clear_tool_uses" => clear_by_policy(case, messages),
+        "wrap" => wrap_by_policy(case, messages, limit),
+        _ => None,
+    }
+}
+
+fn rounds_by_policy(case: &Value) -> Option<(Value, Value)> {
+    let keep = size(&case["keep"]);
+    let trigger = vec![Size::Messages(1).into()];
+    let settings = DeepAgentsSettings {
+        trigger_unknown: trigger,
+        keep_unknown: keep,
+        arguments_trigger_unknown: None,
+        evict_tokens: None,
+        ..DeepAgentsSettings::default()
+    };
+    let counter = CaseCounter { summary: case["summary_tokens"].as_u64(), ..CaseCounter::default() };
+    let policy = DeepAgents::new(settings).ok()?.with_counter(Arc::new(counter));
+    let mut replay = Replay::new(None);
+    let (mut raw, mut theirs, mut ours) = (Vec::new(), Vec::new(), Vec::new());
+    for round in list(&case["rounds"]) {
+        let known = raw.len();
+        raw.extend_from_slice(list(&round["append"]));
+        if !replay.import(&raw, known) {
+            return None;
+        }
+        replay.condense(&policy);
+        let expected = &round["expected"];
+        let after = if expected["after"].is_array() { &expected["after"] } else { &expected["before"] };
+        let name = |item: &Value| if item["summary"].is_null() { item["id"].clone() } else { json!("summary") };
+        theirs.push(list(after).iter().map(name).collect::<Value>());
+        ours.push(list(&replay.shown()).iter().map(name).collect::<Value>());
+    }
+    Some((json!(theirs), json!(ours)))
+}
+
+fn truncate_by_policy(case: &Value, messages: &[Value], limit: Option<u64>) -> Option<(Value, Value)> {
+    let arguments = arguments(&case["settings"])?;
+    let settings = DeepAgentsSettings {
+        trigger: Vec::new(),
+        trigger_unknown: Vec::new(),
+        arguments_trigger: arguments.trigger,
+        arguments_trigger_unknown: arguments.trigger,
+        arguments_keep: arguments.keep,
+        arguments_keep_unknown: arguments.keep,
+        arguments_characters: arguments.max_length,
+        arguments_text: arguments.text,
+        // Nothing else is to happen.
+        request_share: 1e9,
+        evict_tokens: None,
+        ..DeepAgentsSettings::default()
+    };
+    let policy = DeepAgents::new(settings).ok()?.with_counter(Arc::new(CaseCounter::default()));
+    let mut replay = Replay::new(limit);
+    if !replay.import(messages, 0) {
+        return None;
+    }
+    replay.condense(&policy);
+    let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();
+    let mut ours = Map::new();
+    for entry in replay.view.iter() {
+        if let Some(RewriteOp::Arguments { text }) = entry.rewrite().map(|(rewrite, _)| &rewrite.op)
+            && let EventKind::Action(action) = &replay.events[entry.seq()].kind
+        {
+            ours.insert(action.call_id.clone(), parsed(text));
+        }
+    }
+    let mut theirs = Map::new();
+    for changed in list(&case["expected"]["changed"]) {
+        let old = &messages[changed["index"].as_u64()? as usize];
+        for (old, new) in list(&old["tool_calls"]).iter().zip(list(&changed["tool_calls"])) {
+            let arguments = |call: &Value| parsed(call["function"]["arguments"].as_str().unwrap_or_default());
+            if arguments(old) != arguments(new) {
+                theirs.insert(new["id"].as_str()?.to_owned(), arguments(new));
+            }
+        }
+    }
+    Some((Value::Object(theirs), Value::Object(ours)))
+}
+
+fn clear_by_policy(case: &Value, messages: &[Value]) -> Option<(Value, Value)> {
+    let peer = serde_json::from_value::<Clearing>(case["config"].clone()).ok()?;
+    let settings = ClearingSettings { peer, ..ClearingSettings::default() };
+    let policy = ClearToolUses::new(settings).with_counter(Arc::new(CaseCounter::default()));
+    let mut replay = Replay::new(None);
+    replay.reported = case["total_tokens"].as_u64();
+    if !replay.import(messages, 0) {
+        return None;
+    }
+    replay.condense(&policy);
+    let (mut ids, mut inputs) = (Vec::new(), Map::new());
+    for entry in replay.view.iter() {
+        let event = &replay.events[entry.seq()];
+        match (entry.rewrite().map(|(rewrite, _)| &rewrite.op), &event.kind) {
+            (Some(RewriteOp::Clear { .. }), _) => ids.push(message_id(event)),
+            (Some(RewriteOp::Arguments { .. }), EventKind::Action(action)) => {
+                let calls = inputs.entry(message_id(event).to_owned()).or_insert_with(|| json!([]));
+                calls.as_array_mut()?.push(json!(action.call_id));
+            }
+            _ => {}
+        }
+    }
+    let theirs = json!({"ids": case["expected"]["cleared_ids"], "inputs": case["expected"]["cleared_inputs"]});
+    Some((theirs, json!({"ids": ids, "inputs": inputs})))
+}
+
+/// Cases that one decision answers: the model's first call succeeds or there is none, or it was refused before anything
+/// was done.
+fn wrap_by_policy(case: &Value, messages: &[Value], limit: Option<u64>) -> Option<(Value, Value)> {
+    let expected = &case["expected"];
+    let calls = list(&expected["calls"]);
+    let is_done = |call: &Value| {
+        list(call).iter().any(|it| it["summary"] == "new" || it["form"] == "offloaded" || it["form"] == "head_clip")
+    };
+    let is_refused = match (calls.first(), case["handler"][0].as_str()) {
+        (None, _) | (_, Some("ok")) => false,
+        (Some(call), Some("overflow" | "http400")) if !is_done(call) && case["handler"][1] == "ok" => true,
+        _ => return None,
+    };
+    let arguments = arguments(&case["truncate_args"]).unwrap_or_default();
+    let trigger: Vec<Clause> =
+        Some(&case["trigger"]).filter(|it| !it.is_null()).map(|it| size(it).into()).into_iter().collect();
+    let keep = size(&case["keep"]);
+    let settings = DeepAgentsSettings {
+        trigger: trigger.clone(),
+        trigger_unknown: trigger,
+        keep,
+        keep_unknown: keep,
+        arguments_trigger: arguments.trigger,
+        arguments_trigger_unknown: arguments.trigger,
+        arguments_keep: arguments.keep,
+        arguments_keep_unknown: arguments.keep,
+        arguments_characters: arguments.max_length,
+        arguments_text: arguments.text,
+        evict_tokens: None,
+        ..DeepAgentsSettings::default()
+    };
+    let stored =
+        messages.iter().filter_map(|it| Some((it["id"].as_str()?.to_owned(), it["content"].clone()))).collect();
+    let counter = CaseCounter { summary: case["summary_tokens"].as_u64(), stub: case["stub_tokens"].as_u64(), stored };
+    let policy = DeepAgents::new(settings).ok()?.with_counter(Arc::new(counter));
+    let mut replay = Replay::new(limit);
+    replay.budget.reserve = Tokens(case["configured_output"].as_u64().unwrap_or_default());
+    replay.recall = case["backend"] == "ok";
+    if let Some(text) = case["system"].as_str() {
+        let prompt = SystemPrompt { content: vec![ContentBlock::text(text)], ..SystemPrompt::default() };
+        replay.push(Event::new("prompt", Source::Agent, EventKind::SystemPrompt(prompt)));
+    }
+    if !replay.import(messages, 0) {
+        return None;
+    }
+    if let Some(cutoff) = case["event"]["cutoff_index"].as_u64() {
+        replay.summarized(cutoff as usize, messages);
+    }
+    let before = replay.shown();
+    if is_refused {
+        replay.push(Event::new("refused", Source::Environment, Rejection::event()));
+    }
+    replay.condense(&policy);
+    let theirs = match calls.last() {
+        Some(call) if expected["outcome"] == "ok" => call.clone(),
+        // What came to nothing is not stored.
+        _ => before,
+    };
+    Some((theirs, replay.shown()))
 }
