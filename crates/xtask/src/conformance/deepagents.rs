@@ -529,8 +529,10 @@ impl Replay {
                 continue;
             }
             // The reader gives a result without an id to an open call, and the original to none.
-            if let (EventKind::Observation(it), Some(call)) = (&mut event.kind, messages[at]["tool_call_id"].as_str()) {
-                call.clone_into(&mut it.call_id);
+            if let EventKind::Observation(observation) = &mut event.kind
+                && messages[at]["tool_call_id"] == ""
+            {
+                observation.call_id.clear();
             }
             event.id = if origin.part == 0 { id.into() } else { format!("{id}#{}", origin.part).into() };
             self.push(event);
