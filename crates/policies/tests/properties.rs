@@ -123,6 +123,8 @@ fn all_policies() -> Vec<Box<dyn Policy>> {
             }),
         ),
         ("langchain-summarization", json!({"trigger": [{"messages": 12}], "keep": {"messages": 4}, "trim_tokens": 90})),
+        ("cline-basic", json!({"default_max_input_tokens": 1500, "characters_per_token": 4})),
+        ("cline-agentic", json!({"default_max_input_tokens": 1500, "preserve_recent_tokens": 200, "long_turns": 1})),
         (
             "langchain-clear-tool-uses",
             json!({"trigger": 300, "clear_at_least": 90, "keep": 2, "clear_tool_inputs": true, "exclude_tools": ["read"]}),

@@ -10,7 +10,7 @@ mod select;
 mod sidecar;
 
 pub use agentic::{Files, cut, file_section, fold, serialize, summary_text};
-pub use basic::{Basic, Report, basic, without_metrics};
+pub use basic::{Basic, Kept, Report, basic, keep, without_metrics};
 pub use budget::{Budget, Mode, ModelInfo, Side, budget, max_input, request_tokens};
 pub use notices::{Notice, display_text};
 pub use projection::{Action, Intent, Projection, project};

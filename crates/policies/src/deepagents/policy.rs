@@ -17,7 +17,7 @@ use super::peer::{
 };
 use crate::registry::{OWN, PolicyInfo, PolicyKind, SettingText};
 use crate::summarizing::guidance;
-use crate::turns::{self, Turn, n_prompts, size};
+use crate::turns::{self, Turn, asked_by, n_prompts, size};
 
 const PROMPT: &str = include_str!("../../prompts/deepagents-v1.md");
 const PROMPT_VERSION: &str = "deepagents-v1";
@@ -517,18 +517,6 @@ impl DeepAgents {
 /// The model's context window.
 fn window(state: &State<'_>) -> Option<u64> {
     state.budget.window.map(|window| window.0)
-}
-
-/// Who asked for the condensation that is not dealt with yet; empty where it does not say.
-fn asked_by(state: &State<'_>) -> Option<String> {
-    if !state.view.has_unhandled_request() {
-        return None;
-    }
-    let asked = |seq: usize| match &state.bodies.event(seq)?.kind {
-        EventKind::CondensationRequest(request) => Some(request.requested_by.clone().unwrap_or_default()),
-        _ => None,
-    };
-    (0..state.view.n_pushed()).rev().find_map(asked)
 }
 
 impl Policy for DeepAgents {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::notices::{answer_text, display_text, paths};
 use super::{Settings, blocks, is_assistant, is_summary, is_typed, last_typed};
-use crate::exact::{js_trim, utf16_len, utf16_slice};
+use crate::exact::{utf16_len, utf16_slice};
 
 /// How many messages the summary stands for, so that about `preserve` tokens stay; 0 is none.
 pub fn cut(messages: &[Value], preserve: u64, settings: &Settings) -> usize {
@@ -86,33 +86,33 @@ fn read_paths(input: &Value) -> Vec<String> {
     files.filter_map(|file| file["path"].as_str()).map(str::to_owned).chain(paths(input)).collect()
 }
 
-/// The messages as the summarizer is shown them, lines with the speaker's name.
-pub fn serialize(message: &Value, settings: &Settings) -> String {
+/// A message as the summarizer is shown it: a line for each block, with the speaker's name.
+pub fn serialize(message: &Value, settings: &Settings) -> Vec<String> {
+    match &message["content"] {
+        Value::String(text) => vec![format!("[{}] {}", speaker(message), display_text(text))],
+        _ => blocks(message).iter().map(|block| line(speaker(message), block, settings)).collect(),
+    }
+}
+
+fn speaker(message: &Value) -> &'static str {
+    if is_assistant(message) { "assistant" } else { "user" }
+}
+
+fn line(role: &str, block: &Value, settings: &Settings) -> String {
     let most = settings.summarized_characters;
     let short = |text: &str| match utf16_len(text) > most {
         true => format!("{}...", utf16_slice(text, 0, most)),
         false => text.to_owned(),
     };
-    let role = if is_assistant(message) { "assistant" } else { "user" };
-    let mut lines: Vec<String> = Vec::new();
-    match &message["content"] {
-        Value::String(text) => lines.push(format!("[{role}] {}", display_text(text))),
-        _ => {
-            for block in blocks(message) {
-                let text = |field: &str| block[field].as_str().unwrap_or_default();
-                match text("type") {
-                    "text" => lines.push(format!("[{role}] {}", text("text"))),
-                    "thinking" => lines.push(format!("[{role} thinking] {}", short(text("thinking")))),
-                    "tool_use" => lines.push(format!("[{role} call of {}] {}", text("name"), block["input"])),
-                    "tool_result" => lines.push(format!("[result] {}", short(&result_text(&block["content"])))),
-                    "file" => lines.push(format!("[file {}] {}", text("path"), short(text("content")))),
-                    "image" | "media" => lines.push(format!("[{role}] <image>")),
-                    _ => {}
-                }
-            }
-        }
+    let text = |field: &str| block[field].as_str().unwrap_or_default();
+    match text("type") {
+        "text" => format!("[{role}] {}", text("text")),
+        "thinking" => format!("[{role}, thinking] {}", short(text("thinking"))),
+        "tool_use" => format!("[{role}, call of {}] {}", text("name"), block["input"]),
+        "tool_result" => format!("[result] {}", short(&result_text(&block["content"]))),
+        "file" => format!("[file {}] {}", text("path"), short(text("content"))),
+        kind => format!("[{role}] <{kind}>"),
     }
-    lines.join("\n")
 }
 
 fn result_text(content: &Value) -> String {
@@ -142,19 +142,34 @@ pub fn summary_text(message: &Value) -> String {
 pub fn file_section(files: &Files) -> String {
     let list = |title: &str, files: &[String]| match files.is_empty() {
         true => String::new(),
-        false => format!("\n\n## {title}\n{}", files.iter().map(|it| format!("- {it}")).collect::<Vec<_>>().join("\n")),
+        false => format!("\n\n{title}\n{}", files.iter().map(|it| format!("- {it}")).collect::<Vec<_>>().join("\n")),
     };
-    format!("{}{}", list("Files read", &files.read), list("Files modified", &files.modified))
+    format!("{}{}", list(READ_TITLE, &files.read), list(MODIFIED_TITLE, &files.modified))
 }
 
+const READ_TITLE: &str = "## Files read";
+const MODIFIED_TITLE: &str = "## Files modified";
+
 impl Files {
+    /// A summary without what [`file_section`] wrote at its end, and what that was.
+    pub fn split_off(summary: &str) -> (&str, Self) {
+        let starts = [READ_TITLE, MODIFIED_TITLE].map(|title| summary.find(&format!("\n\n{title}\n")));
+        let start = starts.into_iter().flatten().min().unwrap_or(summary.len());
+        let mut files = Self::default();
+        let mut list = None;
+        for line in summary[start..].lines() {
+            match line.strip_prefix("- ") {
+                _ if line == READ_TITLE => list = Some(&mut files.read),
+                _ if line == MODIFIED_TITLE => list = Some(&mut files.modified),
+                Some(file) => list.iter_mut().for_each(|list| list.push(file.to_owned())),
+                None => {}
+            }
+        }
+        (&summary[..start], files)
+    }
+
     /// As the result's metadata carries them.
     pub fn details(&self) -> Value {
         json!({"readFiles": self.read, "modifiedFiles": self.modified})
-    }
-
-    /// Whether a summary already has a section of files.
-    pub fn are_in(summary: &str) -> bool {
-        js_trim(summary).lines().any(|line| line.starts_with('#') && line.to_lowercase().contains("files"))
     }
 }

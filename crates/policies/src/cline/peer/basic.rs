@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::notices::{run_span, with_notices};
+use super::notices::{joined, metadata, notices, run_span};
 use super::select::select;
 use super::{Intent, Mode, Projection, Settings, is_typed, project};
 
@@ -26,20 +26,38 @@ pub struct Report {
     pub live_tail: &'static str,
 }
 
-/// The messages in the place of all; `None` where that is nothing, or nothing else.
-pub fn basic(messages: &[Value], target: u64, trigger: u64, mode: Mode, settings: &Settings) -> Option<Basic> {
+/// What of the messages stays.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept {
+    /// The messages, brought to the budget, each by itself.
+    pub messages: Vec<Value>,
+    /// Of each, the notice behind it.
+    pub notices: Vec<Option<Value>>,
+    /// What the projection had to do.
+    pub report: Report,
+}
+
+/// What stays; `None` where that is nothing.
+pub fn keep(messages: &[Value], target: u64, trigger: u64, settings: &Settings) -> Option<Kept> {
     let target = target.min(trigger).max(1);
     let selection = select(messages, target, settings)?;
     let most = target.max(selection.used).min(trigger.max(1));
     let most = i64::try_from(most).unwrap_or(i64::MAX);
     let projection = project(&selection.messages, most, Intent::BasicCompactionProjection, settings);
-    let mut kept = with_notices(&projection.messages, messages, settings);
+    let report = report(&projection);
+    let notices = notices(&projection.messages, messages, settings);
+    Some(Kept { messages: projection.messages, notices, report })
+}
+
+/// The messages in the place of all; `None` where that is nothing, or nothing else.
+pub fn basic(messages: &[Value], target: u64, trigger: u64, mode: Mode, settings: &Settings) -> Option<Basic> {
+    let Kept { messages: kept, notices, report } = keep(messages, target, trigger, settings)?;
+    let mut kept = joined(&kept, &notices);
     if kept == messages || kept.is_empty() {
         return None;
     }
     mark(&mut kept, messages, mode);
-    let kept = kept.iter().map(without_metrics).collect();
-    Some(Basic { messages: kept, report: report(&projection) })
+    Some(Basic { messages: kept.iter().map(without_metrics).collect(), report })
 }
 
 fn report(projection: &Projection) -> Report {
@@ -67,10 +85,7 @@ fn mark(kept: &mut [Value], original: &[Value], mode: Mode) {
             continue;
         }
         let span = run_span(message);
-        if !message["metadata"].is_object() {
-            message["metadata"] = Value::Object(Map::new());
-        }
-        let metadata = &mut message["metadata"];
+        let metadata = metadata(message);
         if !is_first {
             metadata["compaction"] = json!("preserved");
             continue;

@@ -216,79 +216,77 @@ pub(super) fn run_span(message: &Value) -> u64 {
     stored.unwrap_or(u64::from(!is_empty))
 }
 
-/// Joins runs of prompts, and puts notices where messages of the original were left out.
-pub(super) fn with_notices(kept: &[Value], original: &[Value], settings: &Settings) -> Vec<Value> {
+/// What is said behind each kept message of the user that messages of the original are missing behind.
+pub(super) fn notices(kept: &[Value], original: &[Value], settings: &Settings) -> Vec<Option<Value>> {
     let ids: HashMap<&str, usize> =
         original.iter().enumerate().filter_map(|(at, message)| Some((message["id"].as_str()?, at))).collect();
     let place = |message: &Value| ids.get(message["id"].as_str()?).copied();
     let notices = Notices::new(original, settings);
-    let latest = last_typed(kept);
-    let mut entries: Vec<Vec<usize>> = Vec::new();
-    for (at, message) in kept.iter().enumerate() {
-        match entries.last_mut() {
-            Some(run) if is_typed(message) && is_typed(&kept[run[0]]) => run.push(at),
-            _ => entries.push(vec![at]),
-        }
-    }
-    let mut shown = Vec::new();
-    for (number, run) in entries.iter().enumerate() {
-        let mut message = kept[run[0]].clone();
-        if !is_typed(&message) {
-            shown.push(message);
-            continue;
-        }
-        if run.len() == 1 {
-            without_files(&mut message, latest == Some(run[0]));
-        } else {
-            join(&mut message, run, kept, latest, &|before: &Value, after: &Value| {
-                let (before, after) = (place(before)?, place(after)?);
-                notices.of(before + 1..after)
-            });
-        }
-        let last = run.last().and_then(|&last| place(&kept[last]));
-        let next = match entries.get(number + 1) {
-            Some(next) => place(&kept[next[0]]),
-            None => Some(original.len()),
+    let behind = |(at, message): (usize, &Value)| {
+        let next = match kept.get(at + 1) {
+            Some(next) => place(next)?,
+            None => original.len(),
         };
-        if let (Some(last), Some(next)) = (last, next)
-            && let Some(notice) = notices.of(last + 1..next)
-        {
-            if let Value::String(text) = &message["content"] {
-                message["content"] = json!([{"type": "text", "text": text}]);
-            }
-            if let Value::Array(blocks) = &mut message["content"] {
-                blocks.push(notice);
-            }
-        }
-        shown.push(message);
-    }
-    shown
+        is_typed(message).then(|| notices.of(place(message)? + 1..next))?
+    };
+    kept.iter().enumerate().map(behind).collect()
 }
 
-fn join(
-    message: &mut Value,
-    run: &[usize],
-    kept: &[Value],
-    latest: Option<usize>,
-    between: &dyn Fn(&Value, &Value) -> Option<Value>,
-) {
-    let mut joined = Vec::new();
-    for (number, &at) in run.iter().enumerate() {
-        let member = &kept[at];
-        if number > 0 {
-            joined.extend(between(&kept[run[number - 1]], member));
+/// The kept messages with their notices. Prompts that follow each other become one.
+pub(super) fn joined(kept: &[Value], notices: &[Option<Value>]) -> Vec<Value> {
+    let latest = last_typed(kept);
+    let mut joined: Vec<Value> = Vec::new();
+    let mut n_members = 0;
+    for (at, (message, notice)) in kept.iter().zip(notices).enumerate() {
+        if !is_typed(message) {
+            joined.push(message.clone());
+            n_members = 0;
+            continue;
         }
-        let mut member = member.clone();
+        let mut member = message.clone();
         without_files(&mut member, latest == Some(at));
-        match &member["content"] {
-            Value::String(text) => joined.push(json!({"type": "text", "text": text})),
-            Value::Array(blocks) => joined.extend(blocks.iter().cloned()),
-            _ => {}
+        match joined.last_mut().filter(|_| n_members > 0) {
+            Some(first) => {
+                let span = |message: &Value| {
+                    if n_members == 1 {
+                        run_span(message)
+                    } else {
+                        message["metadata"]["userRunSpan"].as_u64().unwrap_or(0)
+                    }
+                };
+                let span = span(first) + run_span(&member);
+                append(first, take_blocks(&mut member));
+                metadata(first)["userRunSpan"] = json!(span);
+            }
+            None => joined.push(member),
+        }
+        n_members += 1;
+        if let (Some(notice), Some(message)) = (notice, joined.last_mut()) {
+            append(message, [notice.clone()]);
         }
     }
-    message["content"] = Value::Array(joined);
+    joined
+}
+
+/// The content as blocks, taken out.
+fn take_blocks(message: &mut Value) -> Vec<Value> {
+    match message["content"].take() {
+        Value::String(text) => vec![json!({"type": "text", "text": text})],
+        Value::Array(blocks) => blocks,
+        _ => Vec::new(),
+    }
+}
+
+fn append(message: &mut Value, blocks: impl IntoIterator<Item = Value>) {
+    let mut list = take_blocks(message);
+    list.extend(blocks);
+    message["content"] = Value::Array(list);
+}
+
+/// The metadata, made where there is none.
+pub(super) fn metadata(message: &mut Value) -> &mut Value {
     if !message["metadata"].is_object() {
         message["metadata"] = Value::Object(Map::new());
     }
-    message["metadata"]["userRunSpan"] = json!(run.iter().map(|&at| run_span(&kept[at])).sum::<u64>());
+    &mut message["metadata"]
 }
