@@ -123,14 +123,15 @@ impl Store {
                 changes.iter().zip(&owners).filter(|(_, owner)| **owner == index).map(|(it, _)| it).collect();
             let notice = notice.filter(|_| last == Some(index)).map(Notice::text);
             let old = entry.rewrite().map(|(rewrite, _)| &rewrite.op);
-            let op = match (rewritten(&kind, &own), notice) {
-                (Some(RewriteOp::Replace { mut content }), Some(notice)) => {
-                    content.push(ContentBlock::text(notice));
+            let op = match (notice, Changed::of(&own)) {
+                (None, Changed::Nothing) => None,
+                (None, Changed::Blocks(kinds)) => Some(RewriteOp::Strip { kinds }),
+                (Some(notice), Changed::Nothing) => Some(noted(&kind, old, notice)),
+                (notice, _) => {
+                    let mut content = changed(&kind, &own);
+                    content.extend(notice.map(ContentBlock::text));
                     Some(RewriteOp::Replace { content })
                 }
-                // One change of an entry holds, and what is dropped here is not the notice.
-                (_, Some(notice)) => Some(noted(&kind, old, notice)),
-                (op, None) => op,
             };
             if let Some(op) = op.filter(|op| Some(op) != old) {
                 rewrites.insert(entry.id().clone(), op.into());
@@ -155,7 +156,7 @@ fn noted(kind: &EventKind, old: Option<&RewriteOp>, notice: String) -> RewriteOp
 /// What became of a block.
 #[derive(Debug)]
 enum Change {
-    Same,
+    Same(String),
     /// Its texts are others; whether images inside it stay.
     Text(Vec<String>, bool),
     Gone(String),
@@ -175,8 +176,11 @@ fn aligned(message: &Value, kept: &Value) -> Vec<Change> {
             let is_whole = matches!(kind, "text" | "file" | "tool_use" | "tool_result") || **kept == block;
             kept["type"] == kind && is_whole
         };
+        if is_blank(&block) {
+            kept.next_if(|kept| is_blank(kept));
+            return Change::Same(kind.to_owned());
+        }
         match kept.next_if(is_same) {
-            _ if kind == "text" && js_trim(block["text"].as_str().unwrap_or_default()).is_empty() => Change::Same,
             None => Change::Gone(kind.to_owned()),
             Some(kept) => {
                 let texts = texts(kept);
@@ -184,7 +188,7 @@ fn aligned(message: &Value, kept: &Value) -> Vec<Change> {
                     |texts: Vec<String>| texts.iter().map(|text| js_trim(text).to_owned()).collect::<Vec<_>>();
                 let has_image = |block: &Value| block["content"].to_string().contains("\"type\":\"image\"");
                 if trimmed(texts.clone()) == trimmed(self::texts(&block)) && has_image(kept) == has_image(&block) {
-                    Change::Same
+                    Change::Same(kind.to_owned())
                 } else {
                     Change::Text(texts, has_image(kept))
                 }
@@ -192,6 +196,10 @@ fn aligned(message: &Value, kept: &Value) -> Vec<Change> {
         }
     };
     blocks(message).into_iter().map(change).collect()
+}
+
+fn is_blank(block: &Value) -> bool {
+    block["type"] == "text" && js_trim(block["text"].as_str().unwrap_or_default()).is_empty()
 }
 
 /// The texts of a block that may be cut.
@@ -215,39 +223,58 @@ fn file_text(path: &Value, content: &str) -> String {
     format!("<file_content path=\"{}\">\n{content}\n</file_content>", path.as_str().unwrap_or_default())
 }
 
-/// The change of an entry whose blocks these are.
-fn rewritten(kind: &EventKind, changes: &[&Change]) -> Option<RewriteOp> {
-    let is_gone = |wanted: &[&str]| {
-        changes.iter().any(|change| matches!(change, Change::Gone(kind) if wanted.contains(&kind.as_str())))
-    };
-    let has_new_text = changes.iter().any(|change| matches!(change, Change::Text(..)));
-    if !has_new_text && !is_gone(&["file"]) {
-        let kinds =
-            [(BlockKind::Thinking, &["thinking", "redacted_thinking"][..]), (BlockKind::Image, &["image", "media"])];
-        let kinds: BTreeSet<BlockKind> =
-            kinds.iter().filter(|(_, names)| is_gone(names)).map(|(kind, _)| *kind).collect();
-        return (!kinds.is_empty()).then_some(RewriteOp::Strip { kinds });
+/// How much of an entry changed.
+enum Changed {
+    Nothing,
+    /// Blocks of these kinds went, and nothing else changed.
+    Blocks(BTreeSet<BlockKind>),
+    Content,
+}
+
+impl Changed {
+    fn of(changes: &[&Change]) -> Self {
+        let mut kinds = BTreeSet::new();
+        for change in changes {
+            match change {
+                Change::Same(_) => {}
+                Change::Gone(kind) => match kind.as_str() {
+                    "thinking" | "redacted_thinking" => drop(kinds.insert(BlockKind::Thinking)),
+                    "image" => kinds.extend([BlockKind::Image, BlockKind::Other]),
+                    "media" => drop(kinds.insert(BlockKind::Other)),
+                    _ => return Self::Content,
+                },
+                Change::Text(..) => return Self::Content,
+            }
+        }
+        if kinds.is_empty() { Self::Nothing } else { Self::Blocks(kinds) }
     }
-    // Of an entry's blocks some are cut and others stay, and a change gives all of them.
-    let mut old = turns::content(kind).filter(|block| !block.is_thinking());
+}
+
+/// The content of an entry whose blocks became these.
+fn changed(kind: &EventKind, changes: &[&Change]) -> Vec<ContentBlock> {
+    // The content of a call is what is said before it, without the thinking.
+    let is_own = |block: &str| match kind {
+        EventKind::Action(_) => !matches!(block, "thinking" | "redacted_thinking" | "tool_use"),
+        _ => true,
+    };
+    let mut old = turns::content(kind);
     let mut content = Vec::new();
     for change in changes {
         match change {
-            Change::Same => content.extend(old.next().cloned()),
-            Change::Gone(kind) if kind == "thinking" || kind == "redacted_thinking" => {}
-            Change::Gone(_) => {
-                old.next();
-            }
+            Change::Same(block) | Change::Gone(block) if !is_own(block) => {}
+            Change::Same(_) => content.extend(old.next().cloned()),
+            Change::Gone(_) => drop(old.next()),
             Change::Text(texts, has_images) => {
-                let images = turns::content(kind).filter(|block| matches!(block, ContentBlock::Image { .. })).cloned();
-                let is_result = matches!(kind, EventKind::Observation(_));
                 content.extend(texts.iter().filter(|text| !text.is_empty()).map(ContentBlock::text));
-                content.extend(images.filter(|_| is_result && *has_images));
+                if matches!(kind, EventKind::Observation(_)) {
+                    let is_other = |block: &&ContentBlock| block.as_text().is_none() && *has_images;
+                    content.extend(turns::content(kind).filter(is_other).cloned());
+                }
                 old.next();
             }
         }
     }
-    Some(RewriteOp::Replace { content })
+    content
 }
 
 /// The place of the newest record that basic compaction may have made: one without a summary.

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::notices::{joined, metadata, notices, run_span};
-use super::select::select;
-use super::{Intent, Mode, Projection, Settings, is_typed, project};
+use super::select::{select, without_files};
+use super::{Intent, Mode, Projection, Settings, is_typed, last_typed, project};
 
 /// What came of a basic compaction.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +46,12 @@ pub fn keep(messages: &[Value], target: u64, trigger: u64, settings: &Settings) 
     let projection = project(&selection.messages, most, Intent::BasicCompactionProjection, settings);
     let report = report(&projection);
     let notices = notices(&projection.messages, messages, settings);
-    Some(Kept { messages: projection.messages, notices, report })
+    let latest = last_typed(&projection.messages);
+    let mut kept = projection.messages;
+    for (at, message) in kept.iter_mut().enumerate().filter(|(_, message)| is_typed(message)) {
+        without_files(message, latest == Some(at));
+    }
+    Some(Kept { messages: kept, notices, report })
 }
 
 /// The messages in the place of all; `None` where that is nothing, or nothing else.

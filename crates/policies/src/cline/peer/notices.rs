@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
-use super::select::without_files;
-use super::{Settings, blocks, is_assistant, is_kind, is_typed, last_typed};
+use super::{Settings, blocks, is_assistant, is_kind, is_typed};
 use crate::exact::{js_trim, utf16_len, utf16_slice};
 
 /// What happened in a span of messages, each thing once, in order.
@@ -234,17 +233,15 @@ pub(super) fn notices(kept: &[Value], original: &[Value], settings: &Settings) -
 
 /// The kept messages with their notices. Prompts that follow each other become one.
 pub(super) fn joined(kept: &[Value], notices: &[Option<Value>]) -> Vec<Value> {
-    let latest = last_typed(kept);
     let mut joined: Vec<Value> = Vec::new();
     let mut n_members = 0;
-    for (at, (message, notice)) in kept.iter().zip(notices).enumerate() {
+    for (message, notice) in kept.iter().zip(notices) {
         if !is_typed(message) {
             joined.push(message.clone());
             n_members = 0;
             continue;
         }
         let mut member = message.clone();
-        without_files(&mut member, latest == Some(at));
         match joined.last_mut().filter(|_| n_members > 0) {
             Some(first) => {
                 let span = |message: &Value| {
