@@ -82,7 +82,9 @@ impl Store {
         let mut next = 0;
         let mut owner = |block: &Value| {
             let id = block["id"].as_str().or_else(|| block["tool_use_id"].as_str());
-            let found = id.and_then(|id| members.iter().position(|index| call(index) == Some(id)));
+            // Calls of one message may share an id.
+            let is_it = |at: &usize| id.is_some() && call(&members[*at]) == id;
+            let found = (next..members.len()).find(is_it).or_else(|| (0..next.min(members.len())).find(is_it));
             let at = found.unwrap_or(next.min(members.len() - 1));
             next = if found.is_some() { at + 1 } else { next };
             members[at]

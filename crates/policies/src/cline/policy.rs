@@ -113,9 +113,9 @@ impl Cline {
             let lines = serialize(message, &self.settings);
             for (line, index) in lines.into_iter().zip(store.owners_of(state, at, message)) {
                 let Some(entry) = state.view.get(index) else { continue };
-                match events.last_mut() {
-                    Some((id, text)) if id == entry.id() => text.push_str(&unfenced(format!("\n{line}"))),
-                    _ => {
+                match events.iter_mut().rev().find(|(id, _)| id == entry.id()) {
+                    Some((_, text)) => text.push_str(&unfenced(format!("\n{line}"))),
+                    None => {
                         let label =
                             state.event(index).map_or_else(|| "[summary]".to_owned(), |event| label(&event.kind));
                         events.push((entry.id().clone(), unfenced(format!("{label}\n{line}"))));

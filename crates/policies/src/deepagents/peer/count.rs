@@ -83,7 +83,7 @@ impl Counter for Approximate {
             answers().map(|(_, message)| message["response_metadata"]["model_provider"].as_str()).collect();
         let is_one = providers.first().is_some_and(|first| first.is_some() && providers.iter().all(|it| it == first));
         let newest =
-            answers().filter_map(|(at, message)| Some((at, message["usage"]["total_tokens"].as_u64()?))).last();
+            answers().filter_map(|(at, message)| Some((at, message["usage"]["total_tokens"].as_u64()?))).next_back();
         let Some((at, reported)) = newest.filter(|_| is_one && messages.len() > 1) else { return total };
         let estimate = self.tokens(&messages[..=at]);
         if estimate == 0 {
