@@ -38,7 +38,9 @@
 //! ```
 
 mod amortized;
+pub mod cline;
 mod configuration;
+pub mod deepagents;
 pub mod exact;
 mod extractive;
 mod folding;

@@ -17,7 +17,7 @@ use crate::none::NoPolicy;
 use crate::recent::{RecentEvents, RecentSettings};
 use crate::summarizing::{LlmSummarizing, SummarizingSettings};
 use crate::window::{ConversationWindow, WindowSettings};
-use crate::{freecode, openhands, openhands_v0, pi, powercode, swe_agent};
+use crate::{cline, deepagents, freecode, openhands, openhands_v0, pi, powercode, swe_agent};
 
 /// Where a policy comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -272,6 +272,8 @@ pub fn policies() -> Vec<PolicyInfo> {
     all.extend(pi::policies());
     all.extend(powercode::policies());
     all.extend(freecode::policies());
+    all.extend(deepagents::policies());
+    all.extend(cline::policies());
     all
 }
 

@@ -128,3 +128,15 @@ pub(crate) fn begins_run(turns: &[Turn]) -> bool {
 pub(crate) fn size(state: &State<'_>) -> u64 {
     state.reported.unwrap_or_else(|| state.counted()).0
 }
+
+/// Who asked for the condensation that is not dealt with yet; empty where it does not say.
+pub(crate) fn asked_by(state: &State<'_>) -> Option<String> {
+    if !state.view.has_unhandled_request() {
+        return None;
+    }
+    let asked = |seq: usize| match &state.bodies.event(seq)?.kind {
+        EventKind::CondensationRequest(request) => Some(request.requested_by.clone().unwrap_or_default()),
+        _ => None,
+    };
+    (0..state.view.n_pushed()).rev().find_map(asked)
+}

@@ -105,6 +105,30 @@ fn all_policies() -> Vec<Box<dyn Policy>> {
         ("openhands-v0-server", json!({"max_size": 14})),
         ("swe-agent-last-n", json!({"n": 2, "polling": 3, "tags": ["remove_output"], "function_names": ["edit"]})),
         ("swe-agent-remove-regex", json!({"remove": ["x y"], "keep_last": 3})),
+        (
+            "deepagents",
+            json!({
+                "trigger": [{"messages": 12}, {"tokens": 900}],
+                "trigger_unknown": [{"messages": 12}],
+                "keep": {"messages": 4},
+                "arguments_trigger": {"messages": 4},
+                "arguments_keep": {"tokens": 60},
+                "arguments_characters": 12,
+                "arguments_head": 3,
+                "arguments_tools": ["edit"],
+                "evict_tokens": 30,
+                "evict_user_tokens": 30,
+                "preview_lines": 1,
+                "clip_head": 20,
+            }),
+        ),
+        ("langchain-summarization", json!({"trigger": [{"messages": 12}], "keep": {"messages": 4}, "trim_tokens": 90})),
+        ("cline-basic", json!({"default_max_input_tokens": 1500, "characters_per_token": 4})),
+        ("cline-agentic", json!({"default_max_input_tokens": 1500, "preserve_recent_tokens": 200, "long_turns": 1})),
+        (
+            "langchain-clear-tool-uses",
+            json!({"trigger": 300, "clear_at_least": 90, "keep": 2, "clear_tool_inputs": true, "exclude_tools": ["read"]}),
+        ),
     ] {
         policies.push(find(&list, name).unwrap().build(settings.as_object().unwrap()).unwrap());
     }

@@ -3,6 +3,8 @@
 //! Each suite is a file of cases, a JSON object a line; its driver is a module beside this one. A driver gives what
 //! a case expects and what we answer; everything else is here.
 
+mod cline;
+mod deepagents;
 mod freecode;
 mod openhands;
 mod openhands_condense;
@@ -43,6 +45,8 @@ fn driver(suite: &str) -> Option<Driver> {
         "sweagent" => swe_agent::process,
         "powercode" => powercode::memory,
         "freecode" => freecode::freecode,
+        "cline" => cline::cline,
+        _ if suite.starts_with("deepagents/") => deepagents::deepagents,
         _ if suite.starts_with("pi/v1/") => pi::v1,
         _ if suite.starts_with("pi/") => pi::v0,
         _ => return None,

@@ -1,0 +1,138 @@
+//! When to compact, and to what size.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Settings, is_assistant, is_user, json_len};
+
+/// Why it compacts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// The request is large.
+    Auto,
+    /// Somebody asked.
+    Manual,
+    /// The provider refused the request as too long.
+    OverflowRecovery,
+}
+
+impl Mode {
+    /// The name that the result carries.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Auto => "auto_compaction",
+            Self::Manual => "manual_compaction",
+            Self::OverflowRecovery => "overflow_recovery_compaction",
+        }
+    }
+}
+
+/// What is known of the model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ModelInfo {
+    /// The most tokens of a request.
+    pub max_input: Option<u64>,
+    /// The context window.
+    pub window: Option<u64>,
+    /// The most tokens of an answer.
+    pub max_output: Option<u64>,
+}
+
+/// Sizes of the whole request, or of the messages alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Side {
+    /// The size.
+    pub input: u64,
+    /// The size at which it compacts.
+    pub trigger: f64,
+    /// The size to come to.
+    pub target: u64,
+}
+
+/// The sizes that a compaction goes by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Budget {
+    /// Of the whole request.
+    pub request: Side,
+    /// Of the messages alone.
+    pub messages: Side,
+    /// The most tokens of a request.
+    pub max_input: f64,
+    /// What is in a request beside the messages.
+    pub overhead: u64,
+}
+
+/// The most tokens of a request. Not always a whole number.
+pub fn max_input(model: ModelInfo, settings: &Settings) -> f64 {
+    let known = |tokens: Option<u64>| tokens.filter(|tokens| *tokens > 0);
+    match (known(model.max_input), known(model.window)) {
+        (Some(limit), window) => window.map_or(limit, |window| limit.min(window)) as f64,
+        (None, Some(window)) => settings.window_share * window as f64,
+        (None, None) => settings.default_max_input_tokens as f64,
+    }
+}
+
+/// The size of a request by its whole JSON.
+pub fn request_tokens(system: &str, messages: &[Value], tools: &Value, settings: &Settings) -> u64 {
+    let request = json!({"systemPrompt": system, "messages": messages, "tools": tools});
+    (json_len(&request) as u64).div_ceil(settings.characters_per_token.max(1)).max(1)
+}
+
+/// The sizes of a compaction; `None` where there is no reason for one. `request` is the size of the whole request.
+pub fn budget(
+    messages: &[Value],
+    request: u64,
+    model: ModelInfo,
+    mode: Mode,
+    share: Option<f64>,
+    settings: &Settings,
+) -> Option<Budget> {
+    let max_input = max_input(model, settings);
+    let sum = settings.total(messages);
+    let overhead = request.saturating_sub(sum);
+    let trigger = settings.trigger_share * max_input;
+    if mode == Mode::Auto && (request as f64) < trigger {
+        return None;
+    }
+    let message_trigger = at_least_one(trigger - overhead as f64);
+    let (request_target, message_target) = match mode {
+        Mode::Auto => {
+            let is_long = n_pairs(messages) >= settings.long_turns
+                && model.max_output.is_some_and(|output| output > 0 && (output as f64) < max_input);
+            let target = if is_long { settings.long_target_share * max_input } else { settings.target_share * trigger };
+            let target = target.floor().min(max_input).min(trigger - 1.0);
+            let target = at_least_one(target);
+            (target, at_least_one(target as f64 - overhead as f64))
+        }
+        Mode::Manual | Mode::OverflowRecovery => {
+            let share = share.filter(|share| share.is_finite()).unwrap_or(settings.manual_target_share);
+            let share = share.max(settings.least_manual_share).min(settings.most_manual_share);
+            let target = at_least_one((message_trigger as f64).min(sum as f64 * share));
+            (target + overhead, target)
+        }
+    };
+    Some(Budget {
+        request: Side { input: request, trigger, target: request_target },
+        messages: Side { input: sum, trigger: message_trigger as f64, target: message_target },
+        max_input,
+        overhead,
+    })
+}
+
+fn at_least_one(number: f64) -> u64 {
+    number.floor().max(1.0) as u64
+}
+
+/// Answers with a message of the user since the one before.
+fn n_pairs(messages: &[Value]) -> usize {
+    let (mut n, mut has_user) = (0, false);
+    for message in messages {
+        if is_user(message) {
+            has_user = true;
+        } else if is_assistant(message) && std::mem::take(&mut has_user) {
+            n += 1;
+        }
+    }
+    n
+}
