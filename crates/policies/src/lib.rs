@@ -46,6 +46,7 @@ pub mod freecode;
 mod layout;
 mod masking;
 mod none;
+pub mod opencode;
 pub mod openhands;
 pub mod openhands_v0;
 pub mod pi;

@@ -15,7 +15,7 @@ use crate::none::NoPolicy;
 use crate::recent::{RecentEvents, RecentSettings};
 use crate::summarizing::{LlmSummarizing, SummarizingSettings};
 use crate::window::{ConversationWindow, WindowSettings};
-use crate::{freecode, openhands, openhands_v0, pi, powercode, swe_agent};
+use crate::{freecode, opencode, openhands, openhands_v0, pi, powercode, swe_agent};
 
 /// Where a policy comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -236,6 +236,7 @@ pub fn policies() -> Vec<PolicyInfo> {
     all.extend(pi::policies());
     all.extend(powercode::policies());
     all.extend(freecode::policies());
+    all.extend(opencode::policies());
     all
 }
 

@@ -105,6 +105,14 @@ fn all_policies() -> Vec<Box<dyn Policy>> {
         ("openhands-v0-server", json!({"max_size": 14})),
         ("swe-agent-last-n", json!({"n": 2, "polling": 3, "tags": ["remove_output"], "function_names": ["edit"]})),
         ("swe-agent-remove-regex", json!({"remove": ["x y"], "keep_last": 3})),
+        (
+            "opencode-v1",
+            json!({
+                "prune_protect_tokens": 60, "prune_minimum_tokens": 20, "protected_tools": ["read"],
+                "preserve_recent_least": 50, "preserve_recent_most": 200,
+            }),
+        ),
+        ("opencode-v2", json!({"buffer": 200, "keep_tokens": 100})),
     ] {
         policies.push(find(&list, name).unwrap().build(settings.as_object().unwrap()).unwrap());
     }
