@@ -4,11 +4,13 @@
 //! a case expects and what we answer; everything else is here.
 
 mod freecode;
+mod opencode;
 mod openhands;
 mod openhands_condense;
 mod openhands_v0;
 mod pi;
 mod powercode;
+mod script;
 mod swe_agent;
 
 use std::path::{Path, PathBuf};
@@ -43,6 +45,8 @@ fn driver(suite: &str) -> Option<Driver> {
         "sweagent" => swe_agent::process,
         "powercode" => powercode::memory,
         "freecode" => freecode::freecode,
+        "opencode-v1" => opencode::v1,
+        "opencode-v2" => opencode::v2,
         _ if suite.starts_with("pi/v1/") => pi::v1,
         _ if suite.starts_with("pi/") => pi::v0,
         _ => return None,
