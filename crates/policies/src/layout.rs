@@ -60,6 +60,11 @@ pub(crate) struct Layout<'s, 'a> {
 
 impl<'s, 'a> Layout<'s, 'a> {
     pub(crate) fn new(state: &'s State<'a>) -> Self {
+        Self::keeping(state, |_| false)
+    }
+
+    /// The same with further entries that stay.
+    pub(crate) fn keeping(state: &'s State<'a>, stays: impl Fn(usize) -> bool) -> Self {
         let n = state.view.len();
         let role = |index: usize| match state.event(index).map(|event| &event.kind) {
             Some(EventKind::Message(message)) => Some(message.role),
@@ -78,7 +83,10 @@ impl<'s, 'a> Layout<'s, 'a> {
         let may_leave: Vec<bool> = state
             .view
             .iter()
-            .map(|entry| !entry.is_protected() && !is_prompt(entry.index()) && newest_user != Some(entry.index()))
+            .map(|entry| {
+                let index = entry.index();
+                !entry.is_protected() && !is_prompt(index) && newest_user != Some(index) && !stays(index)
+            })
             .collect();
         let mut leaving = vec![Tokens::ZERO];
         let mut sum = Tokens::ZERO;

@@ -39,6 +39,7 @@
 
 mod amortized;
 mod configuration;
+pub mod craft;
 pub mod exact;
 mod extractive;
 mod folding;
@@ -62,6 +63,7 @@ mod window;
 
 pub use amortized::{AmortizedForgetting, AmortizedSettings};
 pub use configuration::{ConfigurationError, configure};
+pub use craft::{Craft, CraftSettings};
 pub use extractive::Extractive;
 pub use folding::{Folding, FoldingSettings};
 pub use masking::{MaskingSettings, ObservationMasking};

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::amortized::{AmortizedForgetting, AmortizedSettings};
+use crate::craft::{Craft, CraftSettings};
 use crate::folding::{Folding, FoldingSettings};
 use crate::masking::{MaskingSettings, ObservationMasking};
 use crate::none::NoPolicy;
@@ -365,6 +366,35 @@ fn native() -> Vec<PolicyInfo> {
                 ("prompt", "text", "the summarizer's instructions; null is the prompt that comes with it", OWN),
             ],
             |_, settings| Ok(Box::new(LlmSummarizing::new(settings))),
+        ),
+        PolicyInfo::new(
+            "craft",
+            Native,
+            "keeps the user's words and a ledger by rule, the rest in a summary of six sections, from boundary to boundary",
+            &CraftSettings::default(),
+            &[
+                ("boundary_share", "share of the limit", "from which size on a boundary counts; 0 is off", OWN),
+                ("boundary_progress", "share of the request", "nothing happens at a boundary for less", OWN),
+                ("minimum_progress", "share of the request", "nothing happens for less, unless it must", OWN),
+                ("keep_last", "events", "the newest events that stay", OWN),
+                ("tail_share", "share of the limit", "the most that they may fill", OWN),
+                ("target_share", "share of the limit", "what a request that is too large is brought down to", OWN),
+                (
+                    "pinned_share",
+                    "share of the limit",
+                    "the most that the user's words may fill, but for the task",
+                    OWN,
+                ),
+                ("ledger_tokens", "tokens", "the most of the ledger, and never more than an eighth of the limit", OWN),
+                (
+                    "summary_tokens",
+                    "tokens",
+                    "the most of the summary, and never more than an eighth of the limit",
+                    OWN,
+                ),
+                ("event_characters", "characters", "the most of one event that the summarizer is shown", OWN),
+            ],
+            |_, settings| Ok(Box::new(Craft::new(settings))),
         ),
     ]
 }

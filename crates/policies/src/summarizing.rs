@@ -163,7 +163,13 @@ impl LlmSummarizing {
         [newest(&inside, KEPT.0), newest(&behind, KEPT.1)].concat()
     }
 
-    fn summarize(&self, layout: &Layout<'_, '_>, start: usize, mut end: usize, cap: usize) -> Result<Plan, NoPlan> {
+    pub(crate) fn summarize(
+        &self,
+        layout: &Layout<'_, '_>,
+        start: usize,
+        mut end: usize,
+        cap: usize,
+    ) -> Result<Plan, NoPlan> {
         let state = layout.state;
         let mut instructions = self.settings.prompt.clone().unwrap_or_else(|| PROMPT.to_owned());
         if state.recall {

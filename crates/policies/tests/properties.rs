@@ -112,6 +112,8 @@ fn all_policies() -> Vec<Box<dyn Policy>> {
                 "preserve_recent_least": 50, "preserve_recent_most": 200,
             }),
         ),
+        ("craft", json!({"keep_last": 2, "ledger_tokens": 60, "boundary_share": 0.1, "boundary_progress": 0.05})),
+        ("craft", json!({"keep_last": 5, "pinned_share": 0.02, "event_characters": 100, "minimum_progress": 0.0})),
         ("opencode-v2", json!({"buffer": 200, "keep_tokens": 100})),
     ] {
         policies.push(find(&list, name).unwrap().build(settings.as_object().unwrap()).unwrap());
