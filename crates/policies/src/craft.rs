@@ -29,7 +29,7 @@ use condenser::event::{EventKind, Role};
 use condenser::{Edit, EventId, Failure, Frame, NoPlan, Plan, Policy, Reason, Requirement, State, Tokens};
 use serde::{Deserialize, Serialize};
 
-use crate::layout::{self, Layout};
+use crate::layout::{self, Layout, offset_behind};
 use crate::summarizing::{LlmSummarizing, SummarizingSettings};
 
 pub use ledger::ledger;
@@ -159,7 +159,7 @@ impl Craft {
         let frame = self.frame(layout, &edit, self.ledger_tokens(layout, start, end));
         request.frame = Some(Box::new(frame));
         request.prompt_version = PROMPT_VERSION.to_owned();
-        let offset = offset(state, &edit);
+        let offset = offset_behind(state, &edit.forget);
         Ok(Plan::Summarize { edit, offset, request })
     }
 
@@ -174,7 +174,7 @@ impl Craft {
         let most = (most.0 as usize * 4) >> (2 * n_tried);
         let notes = clip(&notes, most - most / 4, most / 4).unwrap_or(notes);
         let notes = if notes.is_empty() { EMPTY_SECTIONS } else { &notes };
-        edit.summary = Some((format!("{before}{notes}{after}"), offset(state, &edit)));
+        edit.summary = Some((format!("{before}{notes}{after}"), offset_behind(state, &edit.forget)));
         Plan::Edit(edit)
     }
 
@@ -196,13 +196,6 @@ impl Craft {
         let after = if lines.is_empty() { String::new() } else { format!("{LEDGER_HEAD}\n{lines}") };
         Frame { before, after, next: None }
     }
-}
-
-/// Where the notes go: behind all that stays of the range.
-fn offset(state: &State<'_>, edit: &Edit) -> usize {
-    let stays = |entry: &condenser::Entry<'_>| !edit.forget.contains(entry.id());
-    let last = state.view.iter().rposition(|entry| !stays(&entry)).map_or(0, |last| last + 1);
-    state.view.iter().take(last).filter(stays).count()
 }
 
 /// What a model wrote of earlier notes.

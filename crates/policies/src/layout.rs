@@ -42,6 +42,12 @@ pub(crate) fn target(state: &State<'_>, share: f64) -> Option<Tokens> {
     [limit, retained].into_iter().flatten().min()
 }
 
+/// Where a text goes that stands for what leaves: behind all that stays before the last of it.
+pub(crate) fn offset_behind(state: &State<'_>, forget: &BTreeSet<EventId>) -> usize {
+    let last = state.view.ids().rposition(|id| forget.contains(id)).map_or(0, |last| last + 1);
+    state.view.ids().take(last).filter(|id| !forget.contains(*id)).count()
+}
+
 /// A view, seen as what stays and what may leave.
 ///
 /// System prompts, system messages and protected entries always stay. So does the newest user message, unless it

@@ -37,13 +37,18 @@
 //! assert!(matches!(outcome.result, OutcomeKind::Applied(_)));
 //! ```
 
+pub mod adk;
 mod amortized;
+pub mod anthropic;
+pub mod codex;
+pub mod complexity_trap;
 mod configuration;
 pub mod craft;
 pub mod exact;
 mod extractive;
 mod folding;
 pub mod freecode;
+mod hybrid;
 mod layout;
 mod masking;
 mod none;
@@ -66,6 +71,7 @@ pub use configuration::{ConfigurationError, configure};
 pub use craft::{Craft, CraftSettings};
 pub use extractive::Extractive;
 pub use folding::{Folding, FoldingSettings};
+pub use hybrid::{Hybrid, HybridSettings};
 pub use masking::{MaskingSettings, ObservationMasking};
 pub use none::NoPolicy;
 pub use pipeline::Pipeline;

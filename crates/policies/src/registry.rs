@@ -11,12 +11,15 @@ use serde_json::{Map, Value};
 use crate::amortized::{AmortizedForgetting, AmortizedSettings};
 use crate::craft::{Craft, CraftSettings};
 use crate::folding::{Folding, FoldingSettings};
+use crate::hybrid::{Hybrid, HybridSettings};
 use crate::masking::{MaskingSettings, ObservationMasking};
 use crate::none::NoPolicy;
 use crate::recent::{RecentEvents, RecentSettings};
 use crate::summarizing::{LlmSummarizing, SummarizingSettings};
 use crate::window::{ConversationWindow, WindowSettings};
-use crate::{freecode, opencode, openhands, openhands_v0, pi, powercode, swe_agent};
+use crate::{
+    adk, anthropic, codex, complexity_trap, freecode, opencode, openhands, openhands_v0, pi, powercode, swe_agent,
+};
 
 /// Where a policy comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -238,6 +241,10 @@ pub fn policies() -> Vec<PolicyInfo> {
     all.extend(powercode::policies());
     all.extend(freecode::policies());
     all.extend(opencode::policies());
+    all.extend(codex::policies());
+    all.extend(anthropic::policies());
+    all.extend(adk::policies());
+    all.extend(complexity_trap::policies());
     all
 }
 
@@ -395,6 +402,37 @@ fn native() -> Vec<PolicyInfo> {
                 ("event_characters", "characters", "the most of one event that the summarizer is shown", OWN),
             ],
             |_, settings| Ok(Box::new(Craft::new(settings))),
+        ),
+        PolicyInfo::new(
+            "hybrid",
+            Native,
+            "masks old tool results, and summarizes the middle only where that cannot reach the budget",
+            &HybridSettings::default(),
+            &[
+                ("attention_window", "results", "the newest results that stay as they are", "arXiv 2508.21433"),
+                ("polling", "results", "the edge moves every so many results", OWN),
+                ("target_share", "share of the limit", "what masks have to reach; else a summary follows", OWN),
+                (
+                    "minimum_progress",
+                    "share of the request",
+                    "nothing is masked for less, unless a summary follows",
+                    OWN,
+                ),
+                ("keep_first", "events", "the first events that stay in front of a summary", "OpenHands SDK 1.58.2"),
+                (
+                    "summary_tokens",
+                    "tokens",
+                    "the most of the summary, and never more than an eighth of the limit",
+                    OWN,
+                ),
+                (
+                    "event_characters",
+                    "characters",
+                    "the most of one event that the summarizer is shown",
+                    "OpenHands 0.x, configuration",
+                ),
+            ],
+            |_, settings| Ok(Box::new(Hybrid::new(settings))),
         ),
     ]
 }

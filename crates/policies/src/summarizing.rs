@@ -321,7 +321,7 @@ pub(crate) fn guidance(state: &State<'_>) -> Option<String> {
 
 /// An event as the summarizer is shown it: a line that says what it is, with its address while recall is on, then its
 /// text as shown, at most `cap` characters of it and its middle left out.
-fn show(kind: &EventKind, id: &EventId, recall: bool, cap: usize) -> String {
+pub(crate) fn show(kind: &EventKind, id: &EventId, recall: bool, cap: usize) -> String {
     let mut label = label(kind);
     if recall {
         label.push(' ');
