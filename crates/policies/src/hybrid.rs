@@ -6,18 +6,23 @@
 //! and for good. If the request then has at most `target_share` of the limit, that is all. What is asked for by somebody
 //! ends here too, unless nothing is left to mask.
 //!
-//! **Summary.** Else, as in `llm-summarizing`, the middle of what the masks leave is summarized, from the results as they
-//! were before this pass where they fit. Masks and summary stand in one record: the prefix changes once. Where there is
-//! no summary, the masks stand alone.
+//! **Summary.** Else a summary takes the place of as much of the middle as brings the request down to the target, written
+//! from the results as they were before this pass where they fit. Masks and summary stand in one record: the prefix
+//! changes once. Where two calls give no summary, the masks stand alone; where the request would not fit even then, the
+//! middle is folded as `folding` does.
 
 use condenser::request::Request;
 use condenser::{Edit, Failure, NoPlan, Plan, Policy, Requirement, State, SummaryRequest, Tokens, View};
 use serde::{Deserialize, Serialize};
 
-use crate::layout;
+use crate::folding::Folding;
+use crate::layout::{self, Layout};
 use crate::masking::{MaskingSettings, ObservationMasking};
 use crate::pipeline;
 use crate::summarizing::{LlmSummarizing, SummarizingSettings, show};
+
+/// Calls of the summarizer for one pass.
+const CALLS: usize = 2;
 
 /// Settings of [`Hybrid`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -78,8 +83,7 @@ impl Hybrid {
         if gain < state.counted().share(self.settings.minimum_progress) {
             return false;
         }
-        let is_large = state.budgets.trigger.tokens.is_some_and(|trigger| state.tokens() > trigger);
-        match layout::target(state, self.settings.target_share).filter(|_| is_large) {
+        match layout::target(state, self.settings.target_share).filter(|_| is_large(state)) {
             Some(target) => size <= target,
             None => true,
         }
@@ -93,6 +97,21 @@ impl Hybrid {
             event_characters: self.settings.event_characters,
             ..SummarizingSettings::default()
         })
+    }
+
+    /// The range that a summary takes the place of, so that the request comes down to the target.
+    fn range(&self, state: &State<'_>, layout: &Layout<'_, '_>) -> (usize, usize) {
+        let n = layout.len();
+        let start = layout.head(self.settings.keep_first);
+        let naive = match state.view.has_unhandled_request() {
+            true => n - (n / 2).saturating_sub(start + 1).max(1).min(n),
+            false => start,
+        };
+        let limit = state.budget.limit().map(|limit| layout::as_counted(state, limit));
+        let summary = self.settings.summary_tokens;
+        let summary = limit.map_or(summary, |limit| summary.min(limit.share(0.125)));
+        let target = layout::target(state, self.settings.target_share).filter(|_| is_large(state));
+        (start, layout.tail(start, naive, summary, target, limit))
     }
 
     /// Shows the summarizer what this pass would mask, as far as it has room.
@@ -112,6 +131,10 @@ impl Hybrid {
     }
 }
 
+fn is_large(state: &State<'_>) -> bool {
+    state.budgets.trigger.tokens.is_some_and(|trigger| state.tokens() > trigger)
+}
+
 impl Policy for Hybrid {
     fn name(&self) -> &str {
         "hybrid"
@@ -124,26 +147,43 @@ impl Policy for Hybrid {
     fn plan(&self, state: &State<'_>, tried: &[Failure]) -> Result<Plan, NoPlan> {
         let masks = self.masks(state);
         let masked = pipeline::preview(state, &masks);
-        let is_enough = !masks.is_empty() && self.reaches_budget(state, &masked);
-        if is_enough {
+        if !masks.is_empty() && self.reaches_budget(state, &masked) {
             return if tried.is_empty() { Ok(Plan::Edit(masks)) } else { Err(NoPlan::Exhausted) };
         }
         let after = pipeline::after(state, &masked);
-        match self.summarizer().plan(&after, tried) {
-            Ok(Plan::Summarize { edit, offset, mut request }) => {
-                self.unmask(state, &masks, &mut request);
-                Ok(Plan::Summarize { edit: pipeline::joined(masks, edit), offset, request })
+        let layout = Layout::new(&after);
+        let (start, end) = self.range(state, &layout);
+        let n_failed = tried.iter().take_while(|failure| matches!(failure, Failure::Summarizer(_))).count();
+        let mut n_tried = tried.len();
+        if layout.n_events(start, end) > 0 {
+            let cap = (self.settings.event_characters >> n_failed.min(CALLS)).max(200);
+            match self.summarizer().summarize(&layout, start, end, cap) {
+                Ok(Plan::Summarize { edit, offset, mut request }) => {
+                    if n_failed < CALLS && n_tried == n_failed {
+                        self.unmask(state, &masks, &mut request);
+                        return Ok(Plan::Summarize { edit: pipeline::joined(masks, edit), offset, request });
+                    }
+                    // Its calls failed, or what it gave made nothing smaller.
+                    n_tried -= if n_failed < CALLS { n_failed + 1 } else { CALLS };
+                }
+                other if tried.is_empty() && masks.is_empty() && !layout.must_act(start) => return other,
+                _ => {}
             }
-            Ok(Plan::Edit(edit)) => Ok(Plan::Edit(pipeline::joined(masks, edit))),
-            Ok(Plan::Keep) => Ok(Plan::Keep),
-            // The masks alone, once.
-            Err(_)
-                if !masks.is_empty()
-                    && !matches!(tried.last(), Some(Failure::NoGain { .. } | Failure::TooLarge { .. })) =>
-            {
-                Ok(Plan::Edit(masks))
+        }
+        let limit = state.budget.limit().map(|limit| layout::as_counted(state, limit));
+        let fits = limit.is_none_or(|limit| after.counted() <= limit);
+        let fold = || match Folding::default().plan(&after, &[]) {
+            Ok(Plan::Edit(fold)) if layout.must_act(start) => {
+                Some(Edit { fallback: Some("folding"), ..pipeline::joined(masks.clone(), fold) })
             }
-            Err(no_plan) => Err(no_plan),
+            _ => None,
+        };
+        let alone = || Some(masks.clone()).filter(|masks| !masks.is_empty());
+        let edits = if fits { [alone(), fold()] } else { [fold(), alone()] };
+        match edits.into_iter().flatten().nth(n_tried) {
+            Some(edit) => Ok(Plan::Edit(edit)),
+            None if tried.is_empty() => Err(NoPlan::NoLegalCut),
+            None => Err(NoPlan::Exhausted),
         }
     }
 }

@@ -8,6 +8,7 @@ mod opencode;
 mod openhands;
 mod openhands_condense;
 mod openhands_v0;
+mod others;
 mod pi;
 mod powercode;
 mod script;
@@ -45,6 +46,11 @@ fn driver(suite: &str) -> Option<Driver> {
         "sweagent" => swe_agent::process,
         "powercode" => powercode::memory,
         "freecode" => freecode::freecode,
+        "adk" => others::adk,
+        "anthropic-clear-tool-uses" => others::anthropic,
+        "codex" => others::codex,
+        "complexity-trap" => others::complexity_trap,
+        "craft" | "hybrid" => others::native,
         "opencode-v1" => opencode::v1,
         "opencode-v2" => opencode::v2,
         _ if suite.starts_with("pi/v1/") => pi::v1,
