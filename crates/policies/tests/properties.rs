@@ -123,8 +123,8 @@ fn all_policies() -> Vec<Box<dyn Policy>> {
         ),
         ("adk", json!({"token_threshold": 600, "event_retention_size": 4})),
         ("complexity-trap-masking", json!({"raw_turns": 2})),
-        ("complexity-trap-summary", json!({"raw_turns": 2, "folded_turns": 3})),
-        ("complexity-trap-hybrid", json!({"raw_turns": 1, "folded_turns": 4})),
+        ("complexity-trap-summary", json!({"raw_turns": 2, "folded_turns": 8})),
+        ("complexity-trap-hybrid", json!({"raw_turns": 1, "folded_turns": 9})),
         ("opencode-v2", json!({"buffer": 200, "keep_tokens": 100})),
     ] {
         policies.push(find(&list, name).unwrap().build(settings.as_object().unwrap()).unwrap());
