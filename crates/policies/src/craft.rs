@@ -171,7 +171,8 @@ impl Craft {
         let Frame { before, after, .. } = self.frame(layout, &edit, Tokens(most.0 >> (2 * n_tried)));
         let leaving = layout.members(start, end).filter_map(|index| state.view.get(index)?.summary());
         let notes = leaving.map(notes).filter(|notes| !notes.is_empty()).collect::<Vec<_>>().join("\n\n");
-        let most = (most.0 as usize * 4) >> (2 * n_tried);
+        let room = self.settings.summary_tokens.min(layout.leaving(start, end).share(0.25));
+        let most = (room.0 as usize * 4) >> (2 * n_tried);
         let notes = clip(&notes, most - most / 4, most / 4).unwrap_or(notes);
         let notes = if notes.is_empty() { EMPTY_SECTIONS } else { &notes };
         edit.summary = Some((format!("{before}{notes}{after}"), offset_behind(state, &edit.forget)));

@@ -8,7 +8,7 @@ use ::condenser::event::{Action, ContentBlock, Message, Observation, Role, Sourc
 use ::condenser::*;
 use common::*;
 use condenser_policies::craft::{PinnedBlock, cost};
-use condenser_policies::{Craft, CraftSettings, Extractive};
+use condenser_policies::{Craft, CraftSettings, Extractive, LlmSummarizing};
 
 fn push(log: &mut Log, source: Source, kind: EventKind) {
     let n = log.events.len();
@@ -135,6 +135,16 @@ fn the_worked_example_keeps_key_doubt_lookup_and_prohibition_through_five_rounds
             assert!(shows(&log, "Item 19 is no second entry."));
         }
     }
+}
+
+#[test]
+fn a_model_alone_loses_them() {
+    let mut log = worked_example();
+    log.add("q");
+    let misled = Scripted::new(&[Ok("The key is supplier_name. All is done.")]);
+    log.condense(&LlmSummarizing::default(), &misled);
+    assert!(log.summary().is_some());
+    assert!(!shows(&log, CORRECTION) && !shows(&log, PROHIBITION) && !shows(&log, EXPORT));
 }
 
 #[test]
