@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use crate::layout::{self, Layout, offset_behind};
 use crate::summarizing::{LlmSummarizing, SummarizingSettings};
 
-pub use ledger::ledger;
+use ledger::ledger;
 pub use pinned::PinnedBlock;
 
 const PROMPT: &str = include_str!("../prompts/craft-v1.md");

@@ -377,7 +377,7 @@ fn native() -> Vec<PolicyInfo> {
         PolicyInfo::new(
             "craft",
             Native,
-            "keeps the user's words and a ledger by rule, the rest in a summary of six sections, from boundary to boundary",
+            "keeps the user's words and a ledger by rule, and the rest in a summary of six sections",
             &CraftSettings::default(),
             &[
                 ("boundary_share", "share of the limit", "from which size on a boundary counts; 0 is off", OWN),

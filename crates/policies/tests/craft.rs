@@ -138,13 +138,14 @@ fn the_worked_example_keeps_key_doubt_lookup_and_prohibition_through_five_rounds
 }
 
 #[test]
-fn a_model_alone_loses_them() {
+fn a_model_alone_loses_prohibition_and_path() {
     let mut log = worked_example();
     log.add("q");
     let misled = Scripted::new(&[Ok("The key is supplier_name. All is done.")]);
     log.condense(&LlmSummarizing::default(), &misled);
     assert!(log.summary().is_some());
-    assert!(!shows(&log, CORRECTION) && !shows(&log, PROHIBITION) && !shows(&log, EXPORT));
+    assert!(!shows(&log, PROHIBITION) && !shows(&log, EXPORT));
+    assert!(log.summary().unwrap().contains("The key is supplier_name."), "beside the correction");
 }
 
 #[test]

@@ -94,7 +94,7 @@ const ARTIFACTS: usize = 8;
 
 /// The ledger of all stored events but those that `stay` in view, in at most so many tokens. `beyond`: messages of the
 /// user that are too much to stay.
-pub fn ledger(state: &State<'_>, stay: &HashSet<&EventId>, beyond: &HashSet<EventId>, most: Tokens) -> String {
+pub(super) fn ledger(state: &State<'_>, stay: &HashSet<&EventId>, beyond: &HashSet<EventId>, most: Tokens) -> String {
     let events = (0..state.view.n_pushed()).filter_map(|seq| state.bodies.event(seq));
     let mut lines = Vec::new();
     let mut calls: HashMap<&str, Call> = HashMap::new();
