@@ -13,6 +13,9 @@
 //! comes the *hard reset*: everything behind the head leaves that may. Where not even that can be put to the
 //! summarizer, the middle is folded without a model, as `folding` does. `minimum_progress` is waived in the same cases.
 //!
+//! **State.** The newest call of each tool in `carry`, a to-do list for one, stands word for word at the end of the summary where
+//! the view no longer shows it: once, however often the summary is made anew.
+//!
 //! **Input.** Events are shortened, oldest text and newest text alike, until the input fits; where the floor is reached
 //! the range shrinks. What the summarizer is not shown stays in the view.
 
@@ -24,7 +27,7 @@ use condenser::event::{ContentBlock, EventKind, Outcome, Role};
 use condenser::recall::address;
 use condenser::request::text_of;
 use condenser::{
-    Edit, EventId, Failure, NoPlan, Plan, Policy, Reason, Requirement, Shown, State, SummaryRequest, Tokens,
+    Edit, EventId, Failure, Frame, NoPlan, Plan, Policy, Reason, Requirement, Shown, State, SummaryRequest, Tokens,
 };
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +48,8 @@ const PLANNED_TRIES: usize = 2;
 const KEPT: (usize, usize) = (4, 8);
 /// The characters of each.
 const KEPT_CHARACTERS: usize = 400;
+/// What stands before the state that is carried over, at the end of a summary.
+const CARRIED: &str = "\n\nState at this point, word for word:";
 
 /// Settings of [`LlmSummarizing`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,6 +73,8 @@ pub struct SummarizingSettings {
     pub input_tokens: Option<Tokens>,
     /// The most tokens of the summary, and never more than an eighth of the limit.
     pub summary_tokens: Tokens,
+    /// The tools whose newest call is carried over word for word.
+    pub carry: Vec<String>,
     /// The summarizer's instructions. `None`: the prompt that comes with this crate.
     pub prompt: Option<String>,
 }
@@ -84,6 +91,7 @@ impl Default for SummarizingSettings {
             event_characters: 10_000,
             input_tokens: None,
             summary_tokens: Tokens(1000),
+            carry: Vec::new(),
             prompt: None,
         }
     }
@@ -184,7 +192,7 @@ impl LlmSummarizing {
             ..SummaryRequest::default()
         };
         let previous: Vec<&str> =
-            layout.members(start, end).filter_map(|index| state.view.get(index)?.summary()).collect();
+            layout.members(start, end).filter_map(|index| state.view.get(index)?.summary()).map(without_state).collect();
         if !previous.is_empty() {
             let text = previous.join("\n\n");
             request.previous = Some(clip(&text, 15_000, 5_000).unwrap_or(text));
@@ -226,8 +234,40 @@ impl LlmSummarizing {
             }
         }
         let edit = Edit { forget: layout.forget(start, end), ..Edit::default() };
+        let after = self.state_after(state, &edit);
+        if !after.is_empty() {
+            request.frame = Some(Box::new(Frame { after, ..Frame::default() }));
+        }
         Ok(Plan::Summarize { edit, offset: start, request })
     }
+
+    /// The newest call of each tool whose state is carried over and which the view will not show.
+    fn state_after(&self, state: &State<'_>, edit: &Edit) -> String {
+        let mut after = String::new();
+        for tool in &self.settings.carry {
+            let newest = (0..state.view.n_pushed()).rev().find_map(|seq| {
+                let event = state.bodies.event(seq)?;
+                match &event.kind {
+                    EventKind::Action(action) if action.tool_name == *tool => Some((&event.id, action)),
+                    _ => None,
+                }
+            });
+            let Some((id, action)) = newest else { continue };
+            if state.view.position(id).is_some() && !edit.forget.contains(id) {
+                continue;
+            }
+            if after.is_empty() {
+                after.push_str(CARRIED);
+            }
+            after.push_str(&format!("\n[newest call of {}] {}", one_line(tool), action.arguments));
+        }
+        after
+    }
+}
+
+/// A summary as its summarizer wrote it.
+fn without_state(summary: &str) -> &str {
+    summary.rfind(CARRIED).map_or(summary, |at| &summary[..at])
 }
 
 impl Policy for LlmSummarizing {

@@ -376,3 +376,35 @@ fn the_summarizers_own_window_bounds_what_it_is_shown_and_images_leave_a_marker(
     let handed: Vec<_> = request.events.iter().map(|(id, _)| id).collect();
     assert_eq!(handed.len(), record.forgotten_event_ids.len(), "what it did not see stays");
 }
+
+#[test]
+fn the_newest_state_of_a_tool_is_carried_over_word_for_word_and_never_twice() {
+    let mut log = Log::script("s u c1*30 r1*30 c2*30 r2*30 a*20 a*20 a q");
+    let carrying = policy(|settings| settings.carry = vec!["bash".into(), "todo".into()]);
+    log.condense(&carrying, &Scripted::new(&[Ok("first notes")]));
+    assert_eq!(log.shown(), "0 1 S 8");
+    let state = |n: usize| format!(r#"[newest call of bash] {{"command": "run {n} {}"}}"#, "word ".repeat(30));
+    let check = |log: &Log, notes: &str, n: usize| {
+        let summary = log.summary().unwrap();
+        assert_eq!(summary, format!("{notes}\n\nState at this point, word for word:\n{}", state(n)));
+    };
+    check(&log, "first notes", 4);
+    for word in ["a*20", "a*20", "a", "q"] {
+        log.add(word);
+    }
+    let summarizer = Scripted::new(&[Ok("second notes")]);
+    log.condense(&carrying, &summarizer);
+    assert_eq!(summarizer.asked()[0].previous.as_deref(), Some("first notes"));
+    check(&log, "second notes", 4);
+    // A newer state takes its place; one that is still shown is not repeated.
+    for word in ["c3*30", "r3*30", "a*20", "a*20", "a", "q"] {
+        log.add(word);
+    }
+    log.condense(&carrying, &Scripted::new(&[Ok("third notes")]));
+    check(&log, "third notes", log.events.len() - 7);
+    for word in ["a*20", "a*20", "c4", "r4", "q"] {
+        log.add(word);
+    }
+    log.condense(&carrying, &Scripted::new(&[Ok("fourth notes")]));
+    assert_eq!(log.summary().as_deref(), Some("fourth notes"));
+}
