@@ -198,7 +198,7 @@ mod tests {
                 json!({"a": {"pipeline": ["none"], "keep_first": 1}}),
                 "`a`: has \"keep_first\" beside `pipeline`; settings belong to its members",
             ),
-            (json!({"a": {"pipeline": ["a"]}}), "`a`: `pipeline`: unknown policy \"a\""),
+            (json!({"zz": {"pipeline": ["zz"]}}), "`zz`: `pipeline`: unknown policy \"zz\""),
             (
                 json!({"a": {"pipeline": ["b"]}, "b": {"pipeline": ["a"]}}),
                 "`b`: is 16 pipelines deep, or a member of itself",

@@ -42,6 +42,12 @@ pub(crate) fn target(state: &State<'_>, share: f64) -> Option<Tokens> {
     [limit, retained].into_iter().flatten().min()
 }
 
+/// Where a text goes that stands for what leaves: behind all that stays before the last of it.
+pub(crate) fn offset_behind(state: &State<'_>, forget: &BTreeSet<EventId>) -> usize {
+    let last = state.view.ids().rposition(|id| forget.contains(id)).map_or(0, |last| last + 1);
+    state.view.ids().take(last).filter(|id| !forget.contains(*id)).count()
+}
+
 /// A view, seen as what stays and what may leave.
 ///
 /// System prompts, system messages and protected entries always stay. So does the newest user message, unless it
@@ -60,6 +66,11 @@ pub(crate) struct Layout<'s, 'a> {
 
 impl<'s, 'a> Layout<'s, 'a> {
     pub(crate) fn new(state: &'s State<'a>) -> Self {
+        Self::keeping(state, |_| false)
+    }
+
+    /// The same with further entries that stay.
+    pub(crate) fn keeping(state: &'s State<'a>, stays: impl Fn(usize) -> bool) -> Self {
         let n = state.view.len();
         let role = |index: usize| match state.event(index).map(|event| &event.kind) {
             Some(EventKind::Message(message)) => Some(message.role),
@@ -78,7 +89,10 @@ impl<'s, 'a> Layout<'s, 'a> {
         let may_leave: Vec<bool> = state
             .view
             .iter()
-            .map(|entry| !entry.is_protected() && !is_prompt(entry.index()) && newest_user != Some(entry.index()))
+            .map(|entry| {
+                let index = entry.index();
+                !entry.is_protected() && !is_prompt(index) && newest_user != Some(index) && !stays(index)
+            })
             .collect();
         let mut leaving = vec![Tokens::ZERO];
         let mut sum = Tokens::ZERO;

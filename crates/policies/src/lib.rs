@@ -37,17 +37,24 @@
 //! assert!(matches!(outcome.result, OutcomeKind::Applied(_)));
 //! ```
 
+pub mod adk;
 mod amortized;
+pub mod anthropic;
 pub mod cline;
+pub mod codex;
+pub mod complexity_trap;
 mod configuration;
+pub mod craft;
 pub mod deepagents;
 pub mod exact;
 mod extractive;
 mod folding;
 pub mod freecode;
+mod hybrid;
 mod layout;
 mod masking;
 mod none;
+pub mod opencode;
 pub mod openhands;
 pub mod openhands_v0;
 pub mod pi;
@@ -63,8 +70,10 @@ mod window;
 
 pub use amortized::{AmortizedForgetting, AmortizedSettings};
 pub use configuration::{ConfigurationError, configure};
+pub use craft::{Craft, CraftSettings};
 pub use extractive::Extractive;
 pub use folding::{Folding, FoldingSettings};
+pub use hybrid::{Hybrid, HybridSettings};
 pub use masking::{MaskingSettings, ObservationMasking};
 pub use none::NoPolicy;
 pub use pipeline::Pipeline;

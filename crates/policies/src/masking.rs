@@ -71,7 +71,7 @@ impl ObservationMasking {
     }
 
     /// The masks to put on, with what each saves.
-    fn edit(&self, state: &State<'_>) -> Edit {
+    pub(crate) fn edit(&self, state: &State<'_>) -> Edit {
         let mut edit = Edit::default();
         let results: Vec<usize> =
             state.view.iter().filter(|e| e.class() == Class::Observation).map(|e| e.index()).collect();

@@ -53,11 +53,7 @@ impl Policy for Pipeline {
         let mut no_plan = None;
         for member in &self.members {
             let view = (!edit.is_empty()).then(|| preview(state, &edit));
-            let after = view.as_ref().map(|view| {
-                let mut after = State::with_budgets(view, state.bodies, state.sizer, state.budgets);
-                (after.budget, after.recall) = (state.budget, state.recall);
-                after
-            });
+            let after = view.as_ref().map(|view| after(state, view));
             let state = after.as_ref().unwrap_or(state);
             if !member.requirement(state).is_some() {
                 continue;
@@ -108,8 +104,15 @@ fn plan_of(member: &dyn Policy, state: &State<'_>, tried: &[Failure]) -> Result<
     if own.is_empty() { first } else { member.plan(state, &own) }
 }
 
+/// The state with the view after an edit.
+pub(crate) fn after<'a>(state: &State<'a>, view: &'a View) -> State<'a> {
+    let mut after = State::with_budgets(view, state.bodies, state.sizer, state.budgets);
+    (after.budget, after.recall) = (state.budget, state.recall);
+    after
+}
+
 /// The view after an edit, a pending request still pending.
-fn preview(state: &State<'_>, edit: &Edit) -> View {
+pub(crate) fn preview(state: &State<'_>, edit: &Edit) -> View {
     let record = Condensation {
         forgotten_event_ids: edit.forget.clone(),
         rewrites: edit.rewrites.clone(),
@@ -123,7 +126,8 @@ fn preview(state: &State<'_>, edit: &Edit) -> View {
     view
 }
 
-fn joined(mut edit: Edit, next: Edit) -> Edit {
+/// Two edits as one, the second on top.
+pub(crate) fn joined(mut edit: Edit, next: Edit) -> Edit {
     edit.forget.extend(next.forget);
     edit.rewrites.extend(next.rewrites);
     edit.rewrites.retain(|id, _| !edit.forget.contains(id));

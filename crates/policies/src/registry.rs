@@ -11,13 +11,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::amortized::{AmortizedForgetting, AmortizedSettings};
+use crate::craft::{Craft, CraftSettings};
 use crate::folding::{Folding, FoldingSettings};
+use crate::hybrid::{Hybrid, HybridSettings};
 use crate::masking::{MaskingSettings, ObservationMasking};
 use crate::none::NoPolicy;
 use crate::recent::{RecentEvents, RecentSettings};
 use crate::summarizing::{LlmSummarizing, SummarizingSettings};
 use crate::window::{ConversationWindow, WindowSettings};
-use crate::{cline, deepagents, freecode, openhands, openhands_v0, pi, powercode, swe_agent};
+use crate::{
+    adk, anthropic, cline, codex, complexity_trap, deepagents, freecode, opencode, openhands, openhands_v0, pi,
+    powercode, swe_agent,
+};
 
 /// Where a policy comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -274,6 +279,11 @@ pub fn policies() -> Vec<PolicyInfo> {
     all.extend(freecode::policies());
     all.extend(deepagents::policies());
     all.extend(cline::policies());
+    all.extend(opencode::policies());
+    all.extend(codex::policies());
+    all.extend(anthropic::policies());
+    all.extend(adk::policies());
+    all.extend(complexity_trap::policies());
     all
 }
 
@@ -403,6 +413,66 @@ fn native() -> Vec<PolicyInfo> {
                 ("prompt", "text", "the summarizer's instructions; null is the prompt that comes with it", OWN),
             ],
             |_, settings| Ok(Box::new(LlmSummarizing::new(settings))),
+        ),
+        PolicyInfo::new(
+            "craft",
+            Native,
+            "keeps the user's words and a ledger by rule, and the rest in a summary of six sections",
+            &CraftSettings::default(),
+            &[
+                ("boundary_share", "share of the limit", "from which size on a boundary counts; 0 is off", OWN),
+                ("boundary_progress", "share of the request", "nothing happens at a boundary for less", OWN),
+                ("minimum_progress", "share of the request", "nothing happens for less, unless it must", OWN),
+                ("keep_last", "events", "the newest events that stay", OWN),
+                ("tail_share", "share of the limit", "the most that they may fill", OWN),
+                ("target_share", "share of the limit", "what a request that is too large is brought down to", OWN),
+                (
+                    "pinned_share",
+                    "share of the limit",
+                    "the most that the user's words may fill, but for the task",
+                    OWN,
+                ),
+                ("ledger_tokens", "tokens", "the most of the ledger, and never more than an eighth of the limit", OWN),
+                (
+                    "summary_tokens",
+                    "tokens",
+                    "the most of the summary, and never more than an eighth of the limit",
+                    OWN,
+                ),
+                ("event_characters", "characters", "the most of one event that the summarizer is shown", OWN),
+            ],
+            |_, settings| Ok(Box::new(Craft::new(settings))),
+        ),
+        PolicyInfo::new(
+            "hybrid",
+            Native,
+            "masks old tool results, and summarizes the middle only where that cannot reach the budget",
+            &HybridSettings::default(),
+            &[
+                ("attention_window", "results", "the newest results that stay as they are", "arXiv 2508.21433"),
+                ("polling", "results", "the edge moves every so many results", OWN),
+                ("target_share", "share of the limit", "what masks have to reach; else a summary follows", OWN),
+                (
+                    "minimum_progress",
+                    "share of the request",
+                    "nothing is masked for less, unless a summary follows",
+                    OWN,
+                ),
+                ("keep_first", "events", "the first events that stay in front of a summary", "OpenHands SDK 1.58.2"),
+                (
+                    "summary_tokens",
+                    "tokens",
+                    "the most of the summary, and never more than an eighth of the limit",
+                    OWN,
+                ),
+                (
+                    "event_characters",
+                    "characters",
+                    "the most of one event that the summarizer is shown",
+                    "OpenHands 0.x, configuration",
+                ),
+            ],
+            |_, settings| Ok(Box::new(Hybrid::new(settings))),
         ),
     ]
 }

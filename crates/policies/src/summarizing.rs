@@ -171,7 +171,13 @@ impl LlmSummarizing {
         [newest(&inside, KEPT.0), newest(&behind, KEPT.1)].concat()
     }
 
-    fn summarize(&self, layout: &Layout<'_, '_>, start: usize, mut end: usize, cap: usize) -> Result<Plan, NoPlan> {
+    pub(crate) fn summarize(
+        &self,
+        layout: &Layout<'_, '_>,
+        start: usize,
+        mut end: usize,
+        cap: usize,
+    ) -> Result<Plan, NoPlan> {
         let state = layout.state;
         let mut instructions = self.settings.prompt.clone().unwrap_or_else(|| PROMPT.to_owned());
         if state.recall {
@@ -185,8 +191,11 @@ impl LlmSummarizing {
             prompt_version: self.settings.prompt.as_deref().map_or(PROMPT_VERSION.to_owned(), custom_version),
             ..SummaryRequest::default()
         };
-        let previous: Vec<&str> =
-            layout.members(start, end).filter_map(|index| state.view.get(index)?.summary()).map(without_state).collect();
+        let previous: Vec<&str> = layout
+            .members(start, end)
+            .filter_map(|index| state.view.get(index)?.summary())
+            .map(without_state)
+            .collect();
         if !previous.is_empty() {
             let text = previous.join("\n\n");
             request.previous = Some(clip(&text, 15_000, 5_000).unwrap_or(text));
@@ -355,7 +364,7 @@ pub(crate) fn guidance(state: &State<'_>) -> Option<String> {
 
 /// An event as the summarizer is shown it: a line that says what it is, with its address while recall is on, then its
 /// text as shown, at most `cap` characters of it and its middle left out.
-fn show(kind: &EventKind, id: &EventId, recall: bool, cap: usize) -> String {
+pub(crate) fn show(kind: &EventKind, id: &EventId, recall: bool, cap: usize) -> String {
     let mut label = label(kind);
     if recall {
         label.push(' ');

@@ -124,6 +124,17 @@ pub(crate) fn begins_run(turns: &[Turn]) -> bool {
     matches!(turns.last(), Some(Turn::User(_)))
 }
 
+/// Whether an answer came after the newest summary: before one, some peers take no size for true.
+pub(crate) fn has_new_answer(state: &State<'_>, turns: &[Turn]) -> bool {
+    let seq = |index: usize| state.view.get(index).map_or(0, |entry| entry.seq());
+    let made = turns.iter().filter_map(|turn| match turn {
+        Turn::Summary(index) => Some(seq(*index)),
+        _ => None,
+    });
+    let made = made.max();
+    turns.iter().any(|turn| matches!(turn, Turn::Answer(it) if made.is_none_or(|made| seq(it[0]) > made)))
+}
+
 /// The size that a peer takes for the next request: what the provider reported, else as counted.
 pub(crate) fn size(state: &State<'_>) -> u64 {
     state.reported.unwrap_or_else(|| state.counted()).0

@@ -129,6 +129,27 @@ fn all_policies() -> Vec<Box<dyn Policy>> {
             "langchain-clear-tool-uses",
             json!({"trigger": 300, "clear_at_least": 90, "keep": 2, "clear_tool_inputs": true, "exclude_tools": ["read"]}),
         ),
+        (
+            "opencode-v1",
+            json!({
+                "prune_protect_tokens": 60, "prune_minimum_tokens": 20, "protected_tools": ["read"],
+                "preserve_recent_least": 50, "preserve_recent_most": 200,
+            }),
+        ),
+        ("craft", json!({"keep_last": 2, "ledger_tokens": 60, "boundary_share": 0.1, "boundary_progress": 0.05})),
+        ("craft", json!({"keep_last": 5, "pinned_share": 0.02, "event_characters": 100, "minimum_progress": 0.0})),
+        ("hybrid", json!({"attention_window": 2, "polling": 2, "minimum_progress": 0.0})),
+        ("hybrid", json!({"attention_window": 1, "polling": 1, "target_share": 0.05, "keep_first": 0})),
+        ("codex", json!({"token_limit": 300, "user_tokens": 80})),
+        (
+            "anthropic-clear-tool-uses",
+            json!({"trigger_tokens": 300, "keep": 1, "clear_at_least": 20, "clear_tool_inputs": ["edit"]}),
+        ),
+        ("adk", json!({"token_threshold": 600, "event_retention_size": 4})),
+        ("complexity-trap-masking", json!({"raw_turns": 2})),
+        ("complexity-trap-summary", json!({"raw_turns": 2, "folded_turns": 8})),
+        ("complexity-trap-hybrid", json!({"raw_turns": 1, "folded_turns": 9})),
+        ("opencode-v2", json!({"buffer": 200, "keep_tokens": 100})),
     ] {
         policies.push(find(&list, name).unwrap().build(settings.as_object().unwrap()).unwrap());
     }

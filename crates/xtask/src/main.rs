@@ -27,9 +27,9 @@ enum Command {
         #[arg(long, value_delimiter = ',')]
         require: Vec<String>,
     },
-    /// Run recorded answers of the real peers against the ports, a line per file.
+    /// Run recorded answers of the real peers, and cases written by hand, against the ports, a line per file.
     Conformance {
-        /// The folder of suites [default: $CONDENSER_SHARED/conformance].
+        /// The folder of suites [default: $CONDENSER_SHARED/conformance and fixtures/conformance].
         dir: Option<PathBuf>,
     },
     /// Run the scripted sessions and write what they give to fixtures/traces. Needs sh, git and the usual tools.

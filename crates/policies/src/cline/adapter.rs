@@ -333,7 +333,7 @@ fn stored(state: &State<'_>, members: &[usize], role: &str) -> Value {
     message.insert("id".to_owned(), json!(first.map(|event| event.id.as_str())));
     message.insert("role".to_owned(), json!(role));
     message.insert("content".to_owned(), Value::Null);
-    for (name, value) in foreign.into_iter().flatten() {
+    for (name, value) in foreign.into_iter().flat_map(|foreign| foreign.iter()) {
         if !OURS.contains(&name.as_str()) && name != "content" {
             message.insert(name.clone(), value.clone());
         }

@@ -9,7 +9,7 @@ use super::adapter::Path;
 use super::peer::{self, Pi, Piece, Placed, Release, SUMMARY_AFTER, SUMMARY_BEFORE, Settings};
 use crate::registry::{PolicyInfo, PolicyKind, SettingText};
 use crate::summarizing::{guidance, label, unfenced};
-use crate::turns::{Turn, begins_run, n_prompts, size, turns};
+use crate::turns::{begins_run, has_new_answer, n_prompts, size, turns};
 
 const SUMMARY_PROMPT: &str = include_str!("../../prompts/pi-summary-v1.md");
 const UPDATE_PROMPT: &str = include_str!("../../prompts/pi-update-v1.md");
@@ -51,17 +51,6 @@ impl PiPolicy {
         };
         let PiSettings { peer, checks_inside_runs } = settings;
         Self { name, pi: Pi { release, settings: peer }, checks_inside_runs }
-    }
-
-    /// Whether an answer came after the newest record: before one, the peer takes no size for true.
-    fn has_new_answer(&self, state: &State<'_>, turns: &[Turn]) -> bool {
-        let seq = |index: usize| state.view.get(index).map_or(0, |entry| entry.seq());
-        let made = turns.iter().filter_map(|turn| match turn {
-            Turn::Summary(index) => Some(seq(*index)),
-            _ => None,
-        });
-        let made = made.max();
-        turns.iter().any(|turn| matches!(turn, Turn::Answer(it) if made.is_none_or(|made| seq(it[0]) > made)))
     }
 
     fn events(&self, state: &State<'_>, path: &Path, messages: &[Placed<'_>]) -> Vec<(EventId, String)> {
@@ -130,11 +119,7 @@ impl Policy for PiPolicy {
         }
         let turns = turns(state);
         let looks = self.checks_inside_runs || begins_run(&turns);
-        if looks && self.has_new_answer(state, &turns) {
-            Requirement::Soft(vec![Reason::Tokens])
-        } else {
-            Requirement::None
-        }
+        if looks && has_new_answer(state, &turns) { Requirement::Soft(vec![Reason::Tokens]) } else { Requirement::None }
     }
 
     fn plan(&self, state: &State<'_>, tried: &[Failure]) -> Result<Plan, NoPlan> {
