@@ -1,4 +1,4 @@
-//! Condensation policies for [`condenser`]: native ones, ports of the systems in use, and a summarizer that needs
+//! Condensation policies for [`condenser`]: native ones, ports of the systems in use, and two summarizers that need
 //! no model.
 //!
 //! Every policy is a plain, deterministic function of the state it is shown; the native ones are made for views under
@@ -43,6 +43,7 @@ pub mod exact;
 mod extractive;
 mod folding;
 pub mod freecode;
+mod heuristic;
 mod layout;
 mod masking;
 mod none;
@@ -63,6 +64,7 @@ pub use amortized::{AmortizedForgetting, AmortizedSettings};
 pub use configuration::{ConfigurationError, configure};
 pub use extractive::Extractive;
 pub use folding::{Folding, FoldingSettings};
+pub use heuristic::Heuristic;
 pub use masking::{MaskingSettings, ObservationMasking};
 pub use none::NoPolicy;
 pub use pipeline::Pipeline;
