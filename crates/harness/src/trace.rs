@@ -219,6 +219,10 @@ impl TokenCounter for Counted<'_> {
         self.inner.is_estimate()
     }
 
+    fn image(&self, url: &str) -> Tokens {
+        self.inner.image(url)
+    }
+
     fn count(&self, text: &str) -> Tokens {
         if text.len() < 16 {
             return self.inner.count(text);
