@@ -97,6 +97,10 @@ impl Secrets {
 
 impl Redact for Secrets {
     fn redact<'a>(&self, text: &'a str) -> (Cow<'a, str>, usize) {
+        // The data of images.
+        if text.starts_with("data:") {
+            return (Cow::Borrowed(text), 0);
+        }
         let mut n = 0;
         let mut text = Cow::Borrowed(text);
         for value in &self.values {

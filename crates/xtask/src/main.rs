@@ -46,7 +46,7 @@ enum Command {
         /// Names of scenarios [default: all].
         scenarios: Vec<String>,
     },
-    /// Run a proof that is too heavy for every change: requests, policies, kill, memory, sqlx.
+    /// Run a proof that is too heavy for every change: requests, policies, kill, memory, sqlx, cache, tokens.
     Prove {
         /// Which one.
         name: String,

@@ -1,7 +1,9 @@
 //! `cargo xtask prove NAME`: proofs that are too heavy for every change.
 
+mod cache;
 mod log_memory;
 mod policies;
+mod tokens;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -28,7 +30,9 @@ pub(crate) fn command(name: &str, paths: &[PathBuf]) -> anyhow::Result<bool> {
         "kill" => kill(),
         "memory" => log_memory::command(),
         "sqlx" => sqlx(),
-        _ => bail!("unknown proof {name:?}; there are: requests, policies, kill, memory, sqlx"),
+        "cache" => cache::command(),
+        "tokens" => tokens::command(),
+        _ => bail!("unknown proof {name:?}; there are: requests, policies, kill, memory, sqlx, cache, tokens"),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::input::{InputArguments, Met};
 use crate::output::{Output, OutputFormat};
 use crate::subjects::{Choice, Measure, MeasureArguments, Policies, parse_tokens, replay};
 use crate::table::table;
-use crate::terminal::printable;
+use crate::terminal::{note, printable};
 
 /// What a comparison says and what it does not. Every table opens with it.
 const ESTIMATE: &str =
@@ -98,7 +98,13 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<Exit, CliError> {
         OutputFormat::Csv => output.csv(&rows)?,
     }
     output.finish()?;
-    Ok(met.exit(arguments.input.strict))
+    match measure.models.summarizer.missing() {
+        0 => Ok(met.exit(arguments.input.strict)),
+        n => {
+            note(&format!("{n} summaries are not on the cassette; `record = true` records them"));
+            Ok(Exit::Check)
+        }
+    }
 }
 
 fn progress(n: usize) -> ProgressBar {
@@ -131,7 +137,7 @@ fn compare_trace(
 ) -> Compared {
     let subject =
         Subject { trace: &trace.name, format: trace.format, task: trace.task.as_deref(), events: &trace.events };
-    let prepared = Prepared::new(subject, measure.counter, measure.rules);
+    let prepared = Prepared::new(subject, measure.models.counter, measure.rules);
     let mut runs = Vec::new();
     for window in windows(arguments) {
         for choice in choices {
@@ -164,7 +170,7 @@ fn windows(arguments: &CompareArguments) -> Vec<Tokens> {
 }
 
 fn tables(arguments: &CompareArguments, measure: &Measure, traces: &[Compared]) -> String {
-    let prices = charged(&measure.profile);
+    let prices = charged(&measure.models.profile);
     let mut text = format!("{ESTIMATE}\n");
     let several = windows(arguments).len() > 1;
     for trace in traces {
@@ -283,18 +289,19 @@ fn lifts(means: &[PolicyMeans]) -> String {
 fn footer(arguments: &CompareArguments, measure: &Measure, prices: Option<&Prices>) -> String {
     let windows: Vec<String> = windows(arguments).iter().map(|window| tokens(window.0)).collect();
     let mut text = format!(
-        "\nwindow {}, reserve {}, tokenizer {}{}, summarizer extractive (not an LLM summary), recall {}, rules {}\n",
+        "\nwindow {}, reserve {}, tokenizer {}{}, summarizer {}, recall {}, rules {}\n",
         windows.join(" and "),
         tokens(arguments.measure.reserve.0),
-        measure.counter.name(),
-        if measure.counter.is_estimate() { " (an estimate)" } else { "" },
+        measure.models.counter.name(),
+        if measure.models.counter.is_estimate() { " (an estimate)" } else { "" },
+        measure.models.summarizer.described(),
         word(&arguments.measure.recall),
         word(&arguments.measure.rules),
     );
     if let Some(prices) = prices {
         text.push_str(&format!(
             "profile {}: USD per million tokens, input {:.2}, cache read {:.2}, cache write {:.2}, output {:.2}\n",
-            measure.profile.name, prices.input, prices.cache_read, prices.cache_write, prices.output
+            measure.models.profile.name, prices.input, prices.cache_read, prices.cache_write, prices.output
         ));
     }
     text.push_str(
