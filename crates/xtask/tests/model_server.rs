@@ -22,6 +22,8 @@ use condenser_policies::{Extractive, LlmSummarizing, SummarizingSettings};
 use serde_json::{Map, Value, json};
 use tokio::runtime::Runtime;
 
+/// Steps of the session that outgrows its window.
+const STEPS: usize = 20;
 /// The window of the server.
 const SERVED: u64 = 4096;
 
@@ -167,15 +169,19 @@ fn a_session_outgrows_a_small_window_and_goes_on() {
     let agent = server.client(Some("root ::= \"fine \" [a-z]{3,12}"));
     let summarizer = server.client(Some("root ::= \"Notes: \" [a-z ]{20,60}"));
     let counter = Counter::new(&server);
-    let policy =
-        LlmSummarizing::new(SummarizingSettings { keep_first: 1, summary_tokens: Tokens(60), ..Default::default() });
-    let budgets = BudgetSettings { window: Some(Tokens(800)), reserve: Some(Tokens(100)), ..BudgetSettings::default() };
+    let policy = LlmSummarizing::new(SummarizingSettings {
+        keep_first: 1,
+        summary_tokens: Tokens(60),
+        prompt: Some("Write notes on the events.".into()),
+        ..Default::default()
+    });
+    let budgets = BudgetSettings { window: Some(Tokens(600)), reserve: Some(Tokens(60)), ..BudgetSettings::default() };
     let budgets = budgets.resolve(None);
     let start = server.totals();
     let (mut recorded, mut condensations, mut largest) = (0, 0, 0);
     let mut events = vec![message(0, Role::User, "Keep to the rules: never touch src/api.rs.", None)];
     let mut view = View::replay(&events, Rules::Sound);
-    for step in 1..=26 {
+    for step in 1..=STEPS {
         let event = message(events.len(), Role::User, note(step), None);
         view.push(&event);
         events.push(event);
@@ -183,6 +189,7 @@ fn a_session_outgrows_a_small_window_and_goes_on() {
             let sizer = Sizer::new(&counter);
             let mut state = State::with_budgets(&view, &events, &sizer, budgets);
             state.reported = state.reported_size();
+            state.recall = false;
             runtime.block_on(condense(&Condenser::default(), &policy, &state, &summarizer))
         };
         let refusal = outcome.refusal();
@@ -213,9 +220,9 @@ fn a_session_outgrows_a_small_window_and_goes_on() {
         events.push(event);
     }
     let end = server.totals();
-    println!("{condensations} condensations in 26 steps, the largest request has {largest} tokens");
+    println!("{condensations} condensations in {STEPS} steps, the largest request has {largest} tokens");
     assert!(condensations >= 3, "{condensations}");
-    assert!(largest <= 800, "{largest}");
+    assert!(largest <= 600, "{largest}");
     assert_eq!(recorded, end[1] - start[1], "what was recorded as written is what the server wrote");
     let texts: Vec<&Event> = events.iter().filter(|event| event.id == EventId::new("e0")).collect();
     assert!(texts.len() == 1 && view.ids().any(|id| *id == texts[0].id), "the first message is still shown");
@@ -296,7 +303,7 @@ fn a_call_that_is_cancelled_in_flight_records_nothing() {
         (0..13).map(|n| message(n, if n % 2 == 0 { Role::User } else { Role::Assistant }, note(n), None)).collect();
     let view = View::replay(&events, Rules::Sound);
     let sizer = Sizer::new(&counter);
-    let summarizer = server.client(Some("root ::= [a-z]{4000,5000}"));
+    let summarizer = server.client(Some("root ::= [a-z]{1500,1800}"));
     let settings = SummarizingSettings { max_events: Some(8), summary_tokens: Tokens(1000), ..Default::default() };
     let policy = LlmSummarizing::new(settings);
     let state = State::new(&view, &events, &sizer, Budget { window: Some(Tokens(100_000)), reserve: Tokens(100) });
@@ -332,7 +339,7 @@ fn as_messages(events: &[Event]) -> Vec<Event> {
             EventKind::Message(_) | EventKind::Observation(_) | EventKind::SystemPrompt(_) => Role::User,
             _ => continue,
         };
-        let text: String = condenser::request::text_of(&event.kind).chars().take(900).collect();
+        let text: String = condenser::request::text_of(&event.kind).chars().take(500).collect();
         if text.trim().is_empty() {
             continue;
         }
@@ -356,11 +363,11 @@ fn our_count_of_cached_tokens_is_the_servers() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/traces/tally-csv.pi.jsonl");
     let trace = condenser_traces::read_path(path.as_ref(), None).unwrap().remove(0);
     let mut events = as_messages(&trace.events);
-    // As much of it as the server's window takes without condensation.
+    // As much of it as is read in a minute or two.
     let mut size = Tokens::ZERO;
     let n = events.iter().take_while(|event| {
         size += counter.count(&condenser::request::text_of(&event.kind)) + Tokens(4);
-        size < Tokens(SERVED - 300)
+        size < Tokens(2200)
     });
     let n = n.count();
     events.truncate(n);
@@ -375,11 +382,9 @@ fn our_count_of_cached_tokens_is_the_servers() {
         prices: None,
         cache: Some(cache),
     };
-    for (name, window) in
-        [("none", 100_000), ("recent-events", 2400), ("llm-summarizing", 2400), ("observation-masking", 2400)]
-    {
+    for (name, window) in [("none", 100_000), ("llm-summarizing", 1500), ("observation-masking", 1500)] {
         let policy = condenser_policies::by_name(name).unwrap();
-        let summarizer = Extractive { max_tokens: Tokens(200) };
+        let summarizer = Extractive { max_tokens: Tokens(100) };
         let settings = Settings {
             window: Some(Tokens(window)),
             reserve: Tokens(100),

@@ -31,6 +31,8 @@ struct Step {
     common: f64,
     /// Whether the entry had expired.
     is_late: bool,
+    /// Whether a recorded condensation stands before it.
+    is_condensed: bool,
 }
 
 /// Where the difference of a session comes from, in tokens: reported less expected.
@@ -38,6 +40,7 @@ struct Step {
 struct Causes {
     first: f64,
     late: (usize, f64),
+    condensed: (usize, f64),
     missed: (usize, f64),
     rest: f64,
 }
@@ -110,8 +113,10 @@ fn session(trace: &Trace, path: &Path, is_hour: bool) -> anyhow::Result<(f64, f6
             seed: 0,
             recall: false,
         };
-        let mut seen_steps: Vec<(Tokens, Tokens)> = Vec::new();
-        run_recorded(&prepared, &settings, &mut |seen| seen_steps.push((seen.tokens, seen.cached)));
+        let mut seen_steps: Vec<(Tokens, Tokens, bool)> = Vec::new();
+        run_recorded(&prepared, &settings, &mut |seen| {
+            seen_steps.push((seen.tokens, seen.cached, seen.record.is_some()))
+        });
         seen_steps
     };
     let counted = run(rules);
@@ -119,7 +124,7 @@ fn session(trace: &Trace, path: &Path, is_hour: bool) -> anyhow::Result<(f64, f6
     let short = run(CacheRules { minimum: Tokens(0), block: Tokens(1), ..rules });
     let mut steps: Vec<Step> = Vec::new();
     let mut ours = 0.0;
-    for (index, ((tokens, cached), (_, common))) in counted.iter().zip(&endless).enumerate() {
+    for (index, ((tokens, cached, is_condensed), (_, common, _))) in counted.iter().zip(&endless).enumerate() {
         let Some((input, usage)) = prepared.usage(index).and_then(|usage| Some((usage.total_input()?, usage))) else {
             continue;
         };
@@ -130,6 +135,7 @@ fn session(trace: &Trace, path: &Path, is_hour: bool) -> anyhow::Result<(f64, f6
             tokens: tokens.0 as f64,
             common: common.0 as f64,
             is_late: short[index].1 < *common,
+            is_condensed: *is_condensed,
         });
     }
     ensure!(steps.len() > 1, "{name} reports no usage");
@@ -147,17 +153,21 @@ fn session(trace: &Trace, path: &Path, is_hour: bool) -> anyhow::Result<(f64, f6
         let ours = if step.is_late { 0.0 } else { most };
         expected += ours;
         let off = step.read - ours;
-        if step.is_late {
-            causes.late = (causes.late.0 + 1, causes.late.1 + off);
+        let cause = if step.is_late {
+            &mut causes.late
+        } else if step.is_condensed {
+            &mut causes.condensed
         } else if step.read < most * MISS {
-            causes.missed = (causes.missed.0 + 1, causes.missed.1 + off);
+            &mut causes.missed
         } else {
             causes.rest += off;
-        }
+            continue;
+        };
+        *cause = (cause.0 + 1, cause.1 + off);
     }
     let error = |count: f64| (count / recorded - 1.0) * 100.0;
     println!(
-        "{:34} {:>5} {:>9}  {:>9} {:>6.1}%  {:>9} {:>6.1}%  first request {:+.0}; {} after a pause {:+.0}; {} missed {:+.0}; other {:+.0}; \
+        "{:34} {:>5} {:>9}  {:>9} {:>6.1}%  {:>9} {:>6.1}%  first request {:+.0}; {} after a pause {:+.0}; {} after a condensation {:+.0}; {} missed {:+.0}; other {:+.0}; \
          unrecorded prompt about {hidden:.0}, {scale:.2} of its tokens to one of ours ({model}{})",
         name,
         steps.len(),
@@ -169,6 +179,8 @@ fn session(trace: &Trace, path: &Path, is_hour: bool) -> anyhow::Result<(f64, f6
         causes.first,
         causes.late.0,
         causes.late.1,
+        causes.condensed.0,
+        causes.condensed.1,
         causes.missed.0,
         causes.missed.1,
         causes.rest,

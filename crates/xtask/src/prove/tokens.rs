@@ -6,6 +6,13 @@ use condenser_models::TOKENIZERS;
 
 const MOST: Duration = Duration::from_secs(1);
 
+/// How long this thread was on a processor, where the system says so: other work on the machine is no property of a
+/// counter.
+fn on_processor() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+}
+
 /// Bytes that look random and are the same in every run.
 fn bytes() -> impl Iterator<Item = u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -40,9 +47,12 @@ pub(crate) fn command() -> anyhow::Result<bool> {
         // The vocabulary is unpacked once.
         counter.count("warm");
         for (what, text) in &texts {
-            let started = Instant::now();
+            let before = (Instant::now(), on_processor());
             let tokens = counter.count(text);
-            let taken = started.elapsed();
+            let taken = match (before.1, on_processor()) {
+                (Some(before), Some(now)) => now - before,
+                _ => before.0.elapsed(),
+            };
             is_fast &= taken < MOST;
             println!("{name:8} {what:14} {tokens:>8} tokens in {:.3} s", taken.as_secs_f64());
         }
