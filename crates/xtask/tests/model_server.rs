@@ -382,7 +382,7 @@ fn our_count_of_cached_tokens_is_the_servers() {
         prices: None,
         cache: Some(cache),
     };
-    for (name, window) in [("none", 100_000), ("llm-summarizing", 1500), ("observation-masking", 1500)] {
+    for (name, window) in [("none", 100_000), ("llm-summarizing", 1500), ("llm-summarizing", 1100)] {
         let policy = condenser_policies::by_name(name).unwrap();
         let summarizer = Extractive { max_tokens: Tokens(100) };
         let settings = Settings {
@@ -418,12 +418,12 @@ fn our_count_of_cached_tokens_is_the_servers() {
         });
         let off = |ours: u64| (ours as f64 / theirs as f64 - 1.0) * 100.0;
         println!(
-            "{name}: {condensed} condensations; of {input} tokens the server had {theirs} cached; the prefix of its tokens \
+            "{name} in {window}: {condensed} condensations; of {input} tokens the server had {theirs} cached; the prefix of its tokens \
              is {of_prompt} ({:+.2}%), our count {ours} ({:+.2}%)",
             off(of_prompt),
             off(ours)
         );
-        assert!(condensed > 0 || name == "none", "{name} has to act");
+        assert_eq!(condensed > 0, name != "none", "{name}");
         assert!(off(of_prompt).abs() <= 2.0 && off(ours).abs() <= 2.0, "{name}");
     }
 }
