@@ -30,7 +30,7 @@ use crate::recall::Redact;
 use crate::request::Request;
 use crate::tokens::Tokens;
 
-pub use crate::guard::pinned_digest;
+pub use crate::guard::{digest, pinned_digest};
 
 /// Most tries of one policy on one state.
 const MAX_TRIES: usize = 8;
@@ -559,6 +559,7 @@ impl<'s> Run<'s> {
         let facts = &self.facts;
         record.provenance = Some(Box::new(Provenance {
             policy: facts.policy.clone(),
+            config_digest: self.policy.config_digest(),
             reasons: self.requirement.reasons().iter().map(|reason| reason.name().to_owned()).collect(),
             tokens_before: Some(before.0),
             tokens_after: Some(after.0),

@@ -13,6 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::condensation::Condensation;
+pub use crate::foreign::Foreign;
 use crate::unread::{Unread, is_block_type};
 
 /// Major version of the event and record JSON. A reader refuses a newer one.
@@ -91,7 +92,7 @@ pub struct Event {
     /// What the provider reported for the response; on the first event of a response only.
     pub usage: Option<Usage>,
     /// Fields of the foreign record that have no place here, kept so that a writer can put them back.
-    pub foreign: Map<String, Value>,
+    pub foreign: Foreign,
     /// Fields of our own JSON that this version does not know, kept unchanged.
     pub extra: Map<String, Value>,
     /// Likewise, of the objects inside; those inside a condensation stand with the record.
@@ -515,7 +516,7 @@ impl Event {
             source,
             kind,
             usage: None,
-            foreign: Map::new(),
+            foreign: Foreign::default(),
             extra: Map::new(),
             unread: Unread::default(),
         }
@@ -548,8 +549,8 @@ impl Serialize for Event {
             kind: &'a EventKind,
             #[serde(skip_serializing_if = "Option::is_none")]
             usage: &'a Option<Usage>,
-            #[serde(skip_serializing_if = "Map::is_empty")]
-            foreign: &'a Map<String, Value>,
+            #[serde(skip_serializing_if = "Foreign::is_empty")]
+            foreign: &'a Foreign,
             #[serde(flatten)]
             extra: &'a Map<String, Value>,
         }

@@ -226,27 +226,29 @@ fn is_tag(inside: &str) -> bool {
     FENCES.iter().any(|tag| name.strip_prefix(tag).is_some_and(|rest| rest.is_empty() || rest.starts_with(' ')))
 }
 
-/// A digest of the pinned entries as shown: the same as long as their bytes are. `None` where nothing is pinned.
-///
-/// It tells changes, not forgeries: FNV-1a of 128 bits.
-pub fn pinned_digest(view: &View, bodies: &(impl Bodies + ?Sized)) -> Option<String> {
+/// A digest of several texts in their order: FNV-1a of 128 bits. It tells changes, not forgeries.
+pub fn digest(parts: impl IntoIterator<Item = impl AsRef<[u8]>>) -> String {
     let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
-    let mut add = |bytes: &[u8]| {
-        for byte in bytes.iter().chain(&[0]) {
+    for part in parts {
+        for byte in part.as_ref().iter().chain(&[0]) {
             hash = (hash ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
         }
-    };
-    let mut is_any = false;
-    for entry in view.iter().filter(|entry| entry.is_pinned()) {
-        is_any = true;
-        add(entry.id().as_str().as_bytes());
-        match Shown::of(entry, bodies) {
-            Some(Shown::Event(kind)) => add(&serde_json::to_vec(&*kind).unwrap_or_default()),
-            Some(Shown::Summary(text)) => add(text.as_bytes()),
-            None => add(&[]),
-        }
     }
-    is_any.then(|| format!("{hash:032x}"))
+    format!("{hash:032x}")
+}
+
+/// A digest of the pinned entries as shown: the same as long as their bytes are. `None` where nothing is pinned.
+pub fn pinned_digest(view: &View, bodies: &(impl Bodies + ?Sized)) -> Option<String> {
+    let mut parts = Vec::new();
+    for entry in view.iter().filter(|entry| entry.is_pinned()) {
+        parts.push(entry.id().as_str().as_bytes().to_vec());
+        parts.push(match Shown::of(entry, bodies) {
+            Some(Shown::Event(kind)) => serde_json::to_vec(&*kind).unwrap_or_default(),
+            Some(Shown::Summary(text)) => text.as_bytes().to_vec(),
+            None => Vec::new(),
+        });
+    }
+    (!parts.is_empty()).then(|| digest(parts))
 }
 
 /// The images among the entries that leave.

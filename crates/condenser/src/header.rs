@@ -1,10 +1,10 @@
 //! What a view needs to know of an event: its header, with ids interned to integers.
 
-use std::hash::{BuildHasher as _, RandomState};
+use std::hash::BuildHasher as _;
 use std::sync::{Arc, OnceLock};
 
-use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::condensation::{Condensation, Rewrite};
 use crate::event::{Event, EventId, EventKind};
@@ -176,21 +176,26 @@ struct Table {
     text: String,
     /// Where each name ends.
     ends: Vec<usize>,
-    ids: Vec<OnceLock<EventId>>,
-    /// The numbers by name, with the names' hashes so that growing reads no text.
-    index: OnceLock<HashTable<(u64, u32)>>,
-    hasher: RandomState,
+    ids: OnceLock<Vec<OnceLock<EventId>>>,
+    index: OnceLock<HashTable<Key>>,
+    hasher: DefaultHashBuilder,
+}
+
+/// A number by its name, with the name's hash so that growing reads no text.
+#[derive(Clone, Copy, Debug)]
+struct Key {
+    hash: u32,
+    number: u32,
+}
+
+impl Key {
+    /// Both ends of what a table wants of a hash, from the half that is kept.
+    fn spread(self) -> u64 {
+        u64::from(self.hash) << 32 | u64::from(self.hash)
+    }
 }
 
 impl Table {
-    fn restore<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
-        let mut table = Self::default();
-        for name in names {
-            table.add(name);
-        }
-        table
-    }
-
     fn len(&self) -> usize {
         self.ends.len()
     }
@@ -199,47 +204,65 @@ impl Table {
         name_at(&self.text, &self.ends, number)
     }
 
-    fn add(&mut self, name: &str) -> u32 {
+    fn hash(&self, name: &str) -> u32 {
+        self.hasher.hash_one(name) as u32
+    }
+
+    fn push(&mut self, name: &str) -> u32 {
         let number = self.ends.len() as u32;
         self.text.push_str(name);
         self.ends.push(self.text.len());
-        self.ids.push(OnceLock::new());
+        if let Some(ids) = self.ids.get_mut() {
+            ids.push(OnceLock::new());
+        }
+        number
+    }
+
+    /// Adds a name that is not there.
+    fn add(&mut self, name: &str) -> u32 {
+        let number = self.push(name);
+        if self.index.get().is_some() {
+            let key = Key { hash: self.hash(name), number };
+            if let Some(index) = self.index.get_mut() {
+                index.insert_unique(key.spread(), key, |key| key.spread());
+            }
+        }
         number
     }
 
     fn id(&self, number: u32) -> &EventId {
-        self.ids[number as usize].get_or_init(|| EventId::new(self.name(number)))
+        let ids = self.ids.get_or_init(|| vec![OnceLock::new(); self.len()]);
+        ids[number as usize].get_or_init(|| EventId::new(self.name(number)))
     }
 
-    fn index(&self) -> &HashTable<(u64, u32)> {
+    fn index(&self) -> &HashTable<Key> {
         self.index.get_or_init(|| {
             let mut index = HashTable::with_capacity(self.len());
             for number in 0..self.len() as u32 {
-                let hash = self.hasher.hash_one(self.name(number));
-                index.insert_unique(hash, (hash, number), |&(hash, _)| hash);
+                let key = Key { hash: self.hash(self.name(number)), number };
+                index.insert_unique(key.spread(), key, |key| key.spread());
             }
             index
         })
     }
 
     fn find(&self, name: &str) -> Option<u32> {
-        let wanted = self.hasher.hash_one(name);
-        let is_it = |&(hash, number): &(u64, u32)| hash == wanted && self.name(number) == name;
-        self.index().find(wanted, is_it).map(|&(_, number)| number)
+        let wanted = Key { hash: self.hash(name), number: NONE };
+        let is_it = |key: &Key| key.hash == wanted.hash && self.name(key.number) == name;
+        self.index().find(wanted.spread(), is_it).map(|key| key.number)
     }
 
     fn intern(&mut self, name: &str) -> u32 {
         self.index();
-        let number = self.len() as u32;
-        let wanted = self.hasher.hash_one(name);
+        let new = Key { hash: self.hash(name), number: self.len() as u32 };
         let Self { text, ends, index, .. } = self;
-        let Some(index) = index.get_mut() else { return number };
-        let is_it = |&(hash, number): &(u64, u32)| hash == wanted && name_at(text, ends, number) == name;
-        match index.entry(wanted, is_it, |&(hash, _)| hash) {
-            Entry::Occupied(entry) => entry.get().1,
+        let Some(index) = index.get_mut() else { return new.number };
+        let is_it = |key: &Key| key.hash == new.hash && name_at(text, ends, key.number) == name;
+        match index.entry(new.spread(), is_it, |key| key.spread()) {
+            Entry::Occupied(entry) => entry.get().number,
             Entry::Vacant(entry) => {
-                entry.insert((wanted, number));
-                self.add(name)
+                entry.insert(new);
+                self.push(name)
             }
         }
     }
@@ -313,17 +336,21 @@ pub struct Names {
 }
 
 impl Names {
-    /// Names read back from a store, numbered from 0 in each space. Within a space they have to be distinct; of equal
-    /// ones, a look-up finds any.
-    ///
-    /// What a condensation forgets, rewrites or shows as its summary counts among the events, as [`Names::header`]
-    /// numbers it: a store that keeps [`Names::event_names`] keeps all of them.
-    pub fn restore<'n>(
-        events: impl IntoIterator<Item = &'n str>,
-        calls: impl IntoIterator<Item = &'n str>,
-        responses: impl IntoIterator<Item = &'n str>,
-    ) -> Self {
-        Self { events: Table::restore(events), calls: Table::restore(calls), responses: Table::restore(responses) }
+    /// Adds the id of a store's next event, which must not be there yet, and gives its number. Unlike
+    /// [`Names::header`], it looks nothing up. What a record forgets, rewrites or shows as its summary counts among the
+    /// events too.
+    pub fn add_event(&mut self, id: &str) -> u32 {
+        self.events.add(id)
+    }
+
+    /// The number of a call, a new one where its id was not there.
+    pub fn intern_call(&mut self, id: &str) -> u32 {
+        self.calls.intern(id)
+    }
+
+    /// The number of a response, a new one where its id was not there.
+    pub fn intern_response(&mut self, id: &str) -> u32 {
+        self.responses.intern(id)
     }
 
     /// The header that a store kept as integers, without touching any text. `None` where a number is beyond the names,
@@ -376,16 +403,6 @@ impl Names {
     /// The names of events, summaries and whatever records name, by number.
     pub fn event_names(&self) -> impl ExactSizeIterator<Item = &str> {
         (0..self.events.len() as u32).map(|number| self.events.name(number))
-    }
-
-    /// The names of calls, by number.
-    pub fn call_names(&self) -> impl ExactSizeIterator<Item = &str> {
-        (0..self.calls.len() as u32).map(|number| self.calls.name(number))
-    }
-
-    /// The names of responses, by number.
-    pub fn response_names(&self) -> impl ExactSizeIterator<Item = &str> {
-        (0..self.responses.len() as u32).map(|number| self.responses.name(number))
     }
 
     /// Interns the ids of an event and gives its header.
@@ -449,8 +466,14 @@ impl Names {
         self.events.find(id)
     }
 
-    pub(crate) fn n_events(&self) -> usize {
+    /// How many names of events there are.
+    pub fn n_events(&self) -> usize {
         self.events.len()
+    }
+
+    /// The name of an event, by number. `None` beyond [`Names::n_events`].
+    pub fn event_name(&self, number: u32) -> Option<&str> {
+        ((number as usize) < self.n_events()).then(|| self.events.name(number))
     }
 
     pub(crate) fn n_calls(&self) -> usize {

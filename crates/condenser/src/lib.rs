@@ -39,6 +39,7 @@ pub mod condensation;
 pub mod condenser;
 mod cuts;
 pub mod event;
+mod foreign;
 mod guard;
 pub mod header;
 pub mod lower;

@@ -333,6 +333,11 @@ pub trait Policy: Send + Sync {
     /// [`NoPlan`] where nothing can be done.
     fn plan(&self, state: &State<'_>, tried: &[Failure]) -> Result<Plan, NoPlan>;
 
+    /// A digest of the settings, stored in the record: equal where the policy would decide alike. `None`: not known.
+    fn config_digest(&self) -> Option<String> {
+        None
+    }
+
     /// Whether this is a port of another system: its edits are extended to legal ones instead of refused.
     fn is_port(&self) -> bool {
         false

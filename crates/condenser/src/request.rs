@@ -21,7 +21,7 @@ use crate::tokens::{TokenCounter, Tokens};
 use crate::view::{Entry, PREVIEW_SEQ, View};
 
 use api::Lowering;
-pub use api::{Api, IMAGE_MARKER, UnknownApi, Violation, validate};
+pub use api::{Api, IMAGE_MARKER, ToolSchema, UnknownApi, Violation, validate};
 
 /// The result of a call that has none.
 pub const NO_RESULT: &str = "[no result recorded]";

@@ -11,7 +11,7 @@ use crate::chain::{self, Hash};
 use crate::error::{AppendError, Cause, StorageError};
 use crate::header::Columns;
 use crate::log::{Log, MAX_EVENTS, SessionId, State, find, row_number};
-use crate::segment;
+use crate::segment::{Packed, Packer};
 
 /// The most bytes of one event's JSON.
 pub const MAX_EVENT_BYTES: usize = 256 << 20;
@@ -60,14 +60,17 @@ impl Log {
         let bodies = json.bodies(events)?;
         let tx = self.write()?;
         let mut writer = Writer::new(&tx, session)?;
+        // Kept only if the batch is committed: what was packed of a batch that is not there must not be used.
+        writer.go_on(self.packer.take());
         if let Some(expected) = expected {
             writer.expect_head(expected)?;
         }
         for (event, body) in events.iter().zip(&bodies) {
             writer.event(event, body)?;
         }
-        let appended = writer.finish()?;
+        let (appended, packer) = writer.finish()?;
         tx.commit()?;
+        self.packer.replace(Some(packer));
         Ok(appended)
     }
 }
@@ -191,6 +194,7 @@ pub(crate) struct Writer<'a> {
     insert_body: CachedStatement<'a>,
     pub(crate) state: State,
     first: i64,
+    packer: Packer,
     /// What the next event without a parent follows.
     place: Option<Place>,
     /// Whether the branch of `place` has a newer tip than its row says.
@@ -209,7 +213,15 @@ impl<'a> Writer<'a> {
         )?;
         let insert_body = conn.prepare_cached("INSERT INTO body (row, hash, json, erased) VALUES (?1, ?2, ?3, ?4)")?;
         let first = state.events;
-        Ok(Self { conn, session, insert_event, insert_body, first, state, place, moved: false, last_id: None })
+        let packer = Packer::new(state.number, first);
+        Ok(Self { conn, session, insert_event, insert_body, first, packer, state, place, moved: false, last_id: None })
+    }
+
+    /// Goes on with what an earlier batch left, where nobody appended in between.
+    fn go_on(&mut self, packer: Option<Packer>) {
+        if let Some(packer) = packer.filter(|packer| packer.is_at(self.state.number, self.first)) {
+            self.packer = packer;
+        }
     }
 
     /// The event that the next one without a parent follows.
@@ -277,6 +289,18 @@ impl<'a> Writer<'a> {
                 error => error.into(),
             }
         })?;
+        self.packer.event(
+            self.conn,
+            &Packed {
+                id,
+                kind: columns.kind,
+                flags: columns.flags,
+                branch,
+                parent,
+                call: columns.call,
+                response: columns.response,
+            },
+        )?;
         self.place = Some(Place { position, branch, hash, is_tip: true });
         self.moved = true;
         self.last_id = Some(event.id.clone());
@@ -309,19 +333,18 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    pub(crate) fn finish(mut self) -> Result<Appended, StorageError> {
+    pub(crate) fn finish(mut self) -> Result<(Appended, Packer), StorageError> {
         self.store_tip()?;
         let State { number, events, branches, .. } = self.state;
         let head = self.place.as_ref().map(|place| place.position);
         self.conn
             .prepare_cached("UPDATE session SET events = ?2, branches = ?3, head = ?4 WHERE session = ?1")?
             .execute((number, events, branches, head))?;
-        segment::seal(self.conn, number, self.first, events)?;
         let head = match self.last_id.take() {
             Some(id) => Some(id),
             None => self.head()?,
         };
-        Ok(Appended { positions: self.first as u64..events as u64, head })
+        Ok((Appended { positions: self.first as u64..events as u64, head }, self.packer))
     }
 }
 

@@ -85,7 +85,7 @@ impl Log {
 pub(crate) fn tombstone(event: Event) -> Event {
     Event {
         kind: without_content(event.kind),
-        foreign: Map::new(),
+        foreign: Map::new().into(),
         extra: Map::new(),
         unread: Unread::default(),
         ..event

@@ -14,6 +14,7 @@ use crate::append::{MAX_EVENT_DEPTH, depth, id_at};
 use crate::error::{Cause, OpenError, ReadError, SessionError, StorageError};
 use crate::id::Ids;
 use crate::schema::{self, Format};
+use crate::segment::Packer;
 
 /// The write-ahead log is cut back to this many bytes after a checkpoint.
 const WAL_LIMIT: i64 = 64 << 20;
@@ -166,6 +167,8 @@ pub struct Log {
     journal: String,
     clock: fn() -> u64,
     ids: RefCell<Ids>,
+    /// What the last append packed of a segment that is not complete yet.
+    pub(crate) packer: RefCell<Option<Packer>>,
 }
 
 impl Log {
@@ -264,7 +267,14 @@ impl Log {
             Ok((Format::Older(found), _)) => Err(OpenError::NoMigration { path, found }),
             Ok((Format::Current, journal)) => {
                 conn.set_prepared_statement_cache_capacity(64);
-                Ok(Self { conn, path, journal, clock: options.clock, ids: RefCell::new(Ids::new()) })
+                Ok(Self {
+                    conn,
+                    path,
+                    journal,
+                    clock: options.clock,
+                    ids: RefCell::new(Ids::new()),
+                    packer: RefCell::default(),
+                })
             }
         }
     }

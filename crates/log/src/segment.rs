@@ -8,9 +8,10 @@
 //! none; the ends (`u32`) of the texts of ids, calls and responses; the texts. Calls and responses are numbered
 //! within the segment.
 
-use std::collections::HashMap;
+use std::hash::BuildHasher as _;
 
 use condenser::EventId;
+use hashbrown::{DefaultHashBuilder, HashTable};
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::error::StorageError;
@@ -39,34 +40,43 @@ pub(crate) struct Packed<'a> {
 }
 
 /// Texts that are stored once and referred to by number.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Texts {
-    numbers: HashMap<String, u16>,
-    ends: Vec<u8>,
+    numbers: HashTable<(u64, u16)>,
+    hasher: DefaultHashBuilder,
+    ends: Vec<u32>,
     text: String,
 }
 
 impl Texts {
     fn number(&mut self, text: Option<&str>) -> Option<u16> {
         let Some(text) = text else { return Some(NO_TEXT) };
-        if let Some(&number) = self.numbers.get(text) {
-            return Some(number);
+        let wanted = self.hasher.hash_one(text);
+        let is_it = |&(hash, number): &(u64, u16)| hash == wanted && self.get(number) == Some(text);
+        if let Some((_, number)) = self.numbers.find(wanted, is_it) {
+            return Some(*number);
         }
-        let number = u16::try_from(self.numbers.len()).ok().filter(|number| *number < NO_TEXT)?;
-        self.numbers.insert(text.to_owned(), number);
+        let number = u16::try_from(self.ends.len()).ok().filter(|number| *number < NO_TEXT)?;
+        self.numbers.insert_unique(wanted, (wanted, number), |&(hash, _)| hash);
         self.push(text)?;
         Some(number)
     }
 
+    fn get(&self, number: u16) -> Option<&str> {
+        let number = usize::from(number);
+        let start = number.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.text.get(start as usize..*self.ends.get(number)? as usize)
+    }
+
     fn push(&mut self, text: &str) -> Option<()> {
         self.text.push_str(text);
-        self.ends.extend(u32::try_from(self.text.len()).ok()?.to_le_bytes());
+        self.ends.push(u32::try_from(self.text.len()).ok()?);
         Some(())
     }
 }
 
 /// Columns under construction.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Builder {
     n_events: u32,
     kinds: Vec<u8>,
@@ -95,8 +105,8 @@ impl Builder {
     }
 
     fn finish(self) -> Vec<u8> {
-        let n_calls = self.call_texts.numbers.len() as u32;
-        let n_responses = self.response_texts.numbers.len() as u32;
+        let n_calls = self.call_texts.ends.len() as u32;
+        let n_responses = self.response_texts.ends.len() as u32;
         let mut data = Vec::new();
         for number in [self.n_events, n_calls, n_responses] {
             data.extend(number.to_le_bytes());
@@ -105,7 +115,7 @@ impl Builder {
             data.extend(column);
         }
         let texts = [self.ids, self.call_texts, self.response_texts];
-        texts.iter().for_each(|texts| data.extend(&texts.ends));
+        data.extend(texts.iter().flat_map(|texts| &texts.ends).flat_map(|end| end.to_le_bytes()));
         texts.iter().for_each(|texts| data.extend(texts.text.as_bytes()));
         data
     }
@@ -114,7 +124,9 @@ impl Builder {
 /// A segment as read.
 #[derive(Debug)]
 pub(crate) struct Segment {
+    /// All but the texts.
     data: Vec<u8>,
+    texts: String,
     n_events: usize,
     n_calls: usize,
     n_responses: usize,
@@ -122,23 +134,22 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// `None` where the blob is not a segment. What its columns say is checked where they are read.
-    pub(crate) fn new(data: Vec<u8>) -> Option<Self> {
+    pub(crate) fn new(mut data: Vec<u8>) -> Option<Self> {
         let number = |at: usize| Some(u32::from_le_bytes(data.get(at..at + 4)?.try_into().ok()?) as usize);
         let (n_events, n_calls, n_responses) = (number(0)?, number(4)?, number(8)?);
-        let segment = Self { n_events, n_calls, n_responses, data };
-        let is_whole = n_events == SEGMENT as usize
-            && n_calls <= n_events
-            && n_responses <= n_events
-            && segment.data.len() >= segment.texts();
-        is_whole.then_some(segment)
+        if n_events != SEGMENT as usize || n_calls > n_events || n_responses > n_events {
+            return None;
+        }
+        let begin = HEAD + n_events * WIDTH + 4 * (n_calls + n_responses);
+        if data.len() < begin {
+            return None;
+        }
+        let texts = String::from_utf8(data.split_off(begin)).ok()?;
+        Some(Self { n_events, n_calls, n_responses, data, texts })
     }
 
     fn ends(&self) -> usize {
         HEAD + self.n_events * (WIDTH - 4)
-    }
-
-    fn texts(&self) -> usize {
-        self.ends() + 4 * (self.n_events + self.n_calls + self.n_responses)
     }
 
     fn u16_at(&self, column: usize, index: usize) -> Option<u16> {
@@ -155,12 +166,12 @@ impl Segment {
         let end_at = |number: usize| self.u32_at(self.ends() + 4 * (before + number));
         let start = number.checked_sub(1).map_or(Some(0), end_at)? as usize;
         let end = end_at(number)? as usize;
-        std::str::from_utf8(self.data.get(base.checked_add(start)?..base.checked_add(end)?)?).ok()
+        self.texts.get(base.checked_add(start)?..base.checked_add(end)?)
     }
 
     /// The bytes of all texts of the spaces before this one.
     fn base(&self, before: usize) -> Option<usize> {
-        let mut base = self.texts();
+        let mut base = 0usize;
         for (start, n) in [(0, self.n_events), (self.n_events, self.n_calls)] {
             if before > start && n > 0 {
                 base = base.checked_add(self.u32_at(self.ends() + 4 * (start + n - 1))? as usize)?;
@@ -171,7 +182,7 @@ impl Segment {
 
     /// The id of an event.
     pub(crate) fn id(&self, index: usize) -> Option<&str> {
-        self.text(0, self.texts(), index)
+        self.text(0, 0, index)
     }
 
     /// The texts of the calls, or of the responses, by number.
@@ -235,8 +246,8 @@ impl Segment {
     }
 }
 
-/// A text by its number; the inner `None` is no text.
-fn numbered<'t>(texts: &[&'t str], number: Option<usize>) -> Option<Option<&'t str>> {
+/// What stands for a text of this number; the inner `None` is no text.
+pub(crate) fn numbered<T: Copy>(texts: &[T], number: Option<usize>) -> Option<Option<T>> {
     match number {
         Some(number) => texts.get(number).copied().map(Some),
         None => Some(None),
@@ -279,17 +290,58 @@ pub(crate) fn differences(stored: Option<Vec<u8>>, expected: Vec<u8>) -> Vec<(i6
     found
 }
 
-/// Writes the segments that a session's events complete beyond those up to `from`.
-pub(crate) fn seal(conn: &Connection, session: i64, from: i64, events: i64) -> Result<(), StorageError> {
-    let mut first = from / SEGMENT * SEGMENT;
-    while first + SEGMENT <= events {
-        if let Some(data) = pack(conn, session, first)? {
-            conn.prepare_cached("INSERT INTO segment (row, data) VALUES (?1, ?2)")?
-                .execute((row_number(session, first), data))?;
-        }
-        first += SEGMENT;
+/// Packs events as they are appended, and writes the segments that they complete.
+///
+/// It can be kept from one append to the next, so that most segments are written without reading their rows again.
+#[derive(Debug)]
+pub(crate) struct Packer {
+    session: i64,
+    next: i64,
+    /// The events of the segment so far; `None` where they are not known from its beginning.
+    builder: Option<Builder>,
+}
+
+impl Packer {
+    /// Packs from the event at `next` on.
+    pub(crate) fn new(session: i64, next: i64) -> Self {
+        Self { session, next, builder: (next % SEGMENT == 0).then(Builder::default) }
     }
+
+    /// Whether it has seen the events of this session up to the one before `next`, and no others.
+    pub(crate) fn is_at(&self, session: i64, next: i64) -> bool {
+        (self.session, self.next) == (session, next)
+    }
+
+    /// Takes up the next event, whose row is written.
+    pub(crate) fn event(&mut self, conn: &Connection, event: &Packed<'_>) -> Result<(), StorageError> {
+        self.next += 1;
+        if self.builder.as_mut().is_some_and(|builder| builder.push(event).is_none()) {
+            self.builder = None;
+        }
+        if self.next % SEGMENT == 0 {
+            let first = self.next - SEGMENT;
+            match self.builder.take() {
+                Some(builder) => store(conn, self.session, first, &builder.finish())?,
+                None => seal(conn, self.session, first)?,
+            }
+            self.builder = Some(Builder::default());
+        }
+        Ok(())
+    }
+}
+
+fn store(conn: &Connection, session: i64, first: i64, data: &[u8]) -> Result<(), StorageError> {
+    conn.prepare_cached("INSERT INTO segment (row, data) VALUES (?1, ?2)")?
+        .execute((row_number(session, first), data))?;
     Ok(())
+}
+
+/// Writes the segment that begins at `first` from its rows, where they fit.
+fn seal(conn: &Connection, session: i64, first: i64) -> Result<(), StorageError> {
+    match pack(conn, session, first)? {
+        Some(data) => store(conn, session, first, &data),
+        None => Ok(()),
+    }
 }
 
 /// Writes the segments of all sessions of a log that has none.
@@ -297,7 +349,12 @@ pub(crate) fn seal_all(conn: &Connection) -> Result<(), StorageError> {
     let mut statement = conn.prepare("SELECT session, events FROM session")?;
     let sessions = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let sessions: Vec<(i64, i64)> = sessions.collect::<Result<_, _>>()?;
-    sessions.into_iter().try_for_each(|(session, events)| seal(conn, session, 0, events))
+    for (session, events) in sessions {
+        for segment in 0..events / SEGMENT {
+            seal(conn, session, segment * SEGMENT)?;
+        }
+    }
+    Ok(())
 }
 
 /// The segment that begins at `first`, from its rows; `None` where they are not all there or do not fit.

@@ -1,14 +1,14 @@
 //! From the log to a view: headers by the segment, bodies only of records.
 
 use std::borrow::Cow;
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use condenser::condensation::Rewrite;
 use condenser::header::{Held, Numbers};
 use condenser::{Class, EventId, Header, Names, Rules, View};
+use hashbrown::HashMap;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension};
 use serde::Deserialize;
@@ -17,7 +17,7 @@ use crate::error::{ReadError, ViewError};
 use crate::header::{INTERIM, THINKING, class};
 use crate::log::{Log, RuleSet, SessionId, position, row_number};
 use crate::read::{NO_BODY, Run, damaged, excerpt};
-use crate::segment::{self, SEGMENT, Segment};
+use crate::segment::{self, SEGMENT, Segment, numbered};
 
 /// The version of each rule set that this build has.
 const RULES_VERSION: u32 = 1;
@@ -68,35 +68,42 @@ impl Log {
         counter: Option<&str>,
     ) -> Result<(Names, Vec<Header>), ReadError> {
         let (number, runs) = self.runs_to(session, head)?;
-        let pieces = pieces(&self.conn, session, number, &runs)?;
         let counts = match counter {
             Some(counter) => self.token_counts(session, counter)?,
             None => Vec::new(),
         };
-        let mut interner = Interner::new(session, counts, &pieces);
-        pieces.iter().try_for_each(|piece| interner.piece(piece))?;
-        let Interner { ids, calls, responses, numbers, .. } = interner;
-        let mut resolver = Resolver::new(&ids);
-        let mut held = Vec::new();
-        for (at, numbers) in numbers.iter().filter(|(_, numbers)| has_record(numbers.class)) {
-            held.push(resolver.held(&self.conn, session, number, *at, numbers)?);
+        let mut interner = Interner::new(session, counts, &runs);
+        read(&self.conn, session, number, &runs, |piece| interner.piece(piece))?;
+        let Interner { mut names, mut headers, records, .. } = interner;
+        let (held, others) = self.held(session, number, &names, &records)?;
+        for other in others {
+            names.add_event(&other);
         }
-        let others = resolver.others;
-        let event_names = ids.iter().copied().chain(others.iter().map(String::as_str));
-        let names = Names::restore(event_names, calls.texts, responses.texts);
-        let mut held = held.into_iter();
-        let headers = numbers
-            .into_iter()
-            .map(|(at, numbers)| {
-                let header = match has_record(numbers.class) {
-                    true => held.next().and_then(|held| names.header_with(numbers, held)),
-                    false => names.header_of(numbers),
-                };
-                header.ok_or_else(|| damaged(session, at, "its numbers are impossible".to_owned()))
-            })
-            .collect::<Result<_, ReadError>>()?;
+        for ((index, at, numbers), held) in records.into_iter().zip(held) {
+            headers[index] = names.header_with(numbers, held).ok_or_else(|| impossible(session, at))?;
+        }
         Ok((names, headers))
     }
+
+    /// What the headers of records hold, and the names that are no event on the path, numbered after those that are.
+    fn held(
+        &self,
+        session: &SessionId,
+        number: i64,
+        names: &Names,
+        records: &[(usize, i64, Numbers)],
+    ) -> Result<(Vec<Held>, Vec<String>), ReadError> {
+        let mut resolver = Resolver::new(names);
+        let held = records
+            .iter()
+            .map(|(_, at, numbers)| resolver.held(&self.conn, session, number, *at, numbers))
+            .collect::<Result<_, _>>()?;
+        Ok((held, resolver.others))
+    }
+}
+
+fn impossible(session: &SessionId, at: i64) -> ReadError {
+    damaged(session, at, "its numbers are impossible".to_owned())
 }
 
 fn has_record(class: Class) -> bool {
@@ -115,16 +122,6 @@ enum Piece {
     Rows(Vec<HeaderRow>),
 }
 
-impl Piece {
-    /// The most events it can have on the path.
-    fn len(&self) -> usize {
-        match self {
-            Self::Packed { range, .. } => (range.end() - range.start() + 1) as usize,
-            Self::Rows(rows) => rows.len(),
-        }
-    }
-}
-
 struct HeaderRow {
     position: i64,
     parent: Option<i64>,
@@ -135,9 +132,14 @@ struct HeaderRow {
     response: Option<String>,
 }
 
-/// Reads the headers of a path. No transaction is needed: what is on a path does not change.
-fn pieces(conn: &Connection, session: &SessionId, number: i64, runs: &[Run]) -> Result<Vec<Piece>, ReadError> {
-    let mut pieces = Vec::new();
+/// Hands on the headers of a path, piece by piece. No transaction is needed: what is on a path does not change.
+fn read(
+    conn: &Connection,
+    session: &SessionId,
+    number: i64,
+    runs: &[Run],
+    mut piece: impl FnMut(&Piece) -> Result<(), ReadError>,
+) -> Result<(), ReadError> {
     let mut newest: Option<(i64, Option<Arc<Segment>>)> = None;
     for run in runs {
         let mut from = run.next;
@@ -147,17 +149,16 @@ fn pieces(conn: &Connection, session: &SessionId, number: i64, runs: &[Run]) -> 
             if newest.as_ref().is_none_or(|(position, _)| *position != first) {
                 newest = Some((first, segment::load(conn, number, first)?.map(Arc::new)));
             }
-            let piece = match (&newest, run.branch) {
+            piece(&match (&newest, run.branch) {
                 (Some((_, Some(segment))), Some(branch)) => {
                     Piece::Packed { segment: Arc::clone(segment), first, range: from..=to, branch }
                 }
                 _ => Piece::Rows(rows(conn, session, number, run, from..=to)?),
-            };
-            pieces.push(piece);
+            })?;
             from = to + 1;
         }
     }
-    Ok(pieces)
+    Ok(())
 }
 
 fn rows(
@@ -191,157 +192,130 @@ fn rows(
     .collect()
 }
 
-/// Distinct texts, numbered in the order in which they come.
-struct Space<'a> {
-    numbers: HashMap<&'a str, u32>,
-    texts: Vec<&'a str>,
-}
-
-impl<'a> Space<'a> {
-    fn with_capacity(n_texts: usize) -> Self {
-        Self { numbers: HashMap::with_capacity(n_texts), texts: Vec::with_capacity(n_texts) }
-    }
-
-    fn number(&mut self, text: &'a str) -> u32 {
-        match self.numbers.entry(text) {
-            Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(new) => {
-                let number = self.texts.len() as u32;
-                self.texts.push(text);
-                *new.insert(number)
-            }
-        }
-    }
-}
-
 /// Joins pieces to one numbering.
 struct Interner<'a> {
     session: &'a SessionId,
     counts: std::iter::Peekable<std::vec::IntoIter<(u64, u32)>>,
-    ids: Vec<&'a str>,
-    calls: Space<'a>,
-    responses: Space<'a>,
-    /// With the position of each event.
-    numbers: Vec<(i64, Numbers)>,
+    names: Names,
+    headers: Vec<Header>,
+    /// What has a record or names ids: its place among the headers, where it is to be replaced, and its position.
+    records: Vec<(usize, i64, Numbers)>,
     previous: Option<i64>,
 }
 
+/// The columns of one event, its call and response as numbers of the whole path.
+struct Row<'a> {
+    at: i64,
+    parent: Option<i64>,
+    id: &'a str,
+    kind: i64,
+    flags: i64,
+    call: Option<u32>,
+    response: Option<u32>,
+}
+
 impl<'a> Interner<'a> {
-    fn new(session: &'a SessionId, counts: Vec<(u64, u32)>, pieces: &[Piece]) -> Self {
-        let n_events = pieces.iter().map(Piece::len).sum();
+    fn new(session: &'a SessionId, counts: Vec<(u64, u32)>, runs: &[Run]) -> Self {
+        // A damaged file may claim any number.
+        let n_events: i64 = runs.iter().map(|run| (run.last + 1 - run.next).clamp(0, 1 << 20)).sum();
         Self {
             session,
             counts: counts.into_iter().peekable(),
-            ids: Vec::with_capacity(n_events),
-            calls: Space::with_capacity(n_events / 2),
-            responses: Space::with_capacity(n_events / 2),
-            numbers: Vec::with_capacity(n_events),
+            names: Names::default(),
+            headers: Vec::with_capacity(n_events as usize),
+            records: Vec::new(),
             previous: None,
         }
     }
 
-    fn piece(&mut self, piece: &'a Piece) -> Result<(), ReadError> {
+    fn piece(&mut self, piece: &Piece) -> Result<(), ReadError> {
         match piece {
             Piece::Rows(rows) => rows.iter().try_for_each(|row| {
-                let call = row.call.as_deref().map(|call| self.calls.number(call));
-                let response = row.response.as_deref().map(|response| self.responses.number(response));
-                self.event(row.position, row.parent, &row.id, row.kind, row.flags, call, response)
+                let call = row.call.as_deref().map(|call| self.names.intern_call(call));
+                let response = row.response.as_deref().map(|response| self.names.intern_response(response));
+                self.event(Row {
+                    at: row.position,
+                    parent: row.parent,
+                    id: &row.id,
+                    kind: row.kind,
+                    flags: row.flags,
+                    call,
+                    response,
+                })
             }),
             Piece::Packed { segment, first, range, branch } => {
-                let unreadable =
-                    |session: &SessionId, at| damaged(session, at, "its packed header is unreadable".into());
-                let calls = segment.calls().ok_or_else(|| unreadable(self.session, *first))?;
-                let responses = segment.responses().ok_or_else(|| unreadable(self.session, *first))?;
-                // A text is numbered when an event of this path first uses it.
-                let (mut call_numbers, mut response_numbers) = (vec![None; calls.len()], vec![None; responses.len()]);
+                let unreadable = |session, at| damaged(session, at, "its packed header is unreadable".into());
+                let (Some(calls), Some(responses)) = (segment.calls(), segment.responses()) else {
+                    return Err(unreadable(self.session, *first));
+                };
+                // Calls and responses of other branches are numbered too, which changes nothing.
+                let calls: Vec<u32> = calls.iter().map(|call| self.names.intern_call(call)).collect();
+                let responses: Vec<u32> =
+                    responses.iter().map(|response| self.names.intern_response(response)).collect();
                 for at in range.clone() {
                     let index = (at - first) as usize;
-                    let event = (|| {
-                        if segment.branch(index)? != *branch {
-                            return Some(None);
-                        }
-                        let call = translate(segment.call(index)?, &calls, &mut call_numbers, &mut self.calls)?;
-                        let response = translate(
-                            segment.response(index)?,
-                            &responses,
-                            &mut response_numbers,
-                            &mut self.responses,
-                        )?;
-                        let header = (segment.id(index)?, segment.kind(index)?, segment.flags(index)?);
-                        Some(Some((segment.parent(index)?, header, call, response)))
-                    })();
-                    match event {
-                        None => return Err(unreadable(self.session, at)),
-                        Some(None) => {}
-                        Some(Some((parent, (id, kind, flags), call, response))) => {
-                            self.event(at, parent, id, kind, flags, call, response)?;
-                        }
+                    let row = || {
+                        Some(Row {
+                            at,
+                            parent: segment.parent(index)?,
+                            id: segment.id(index)?,
+                            kind: segment.kind(index)?,
+                            flags: segment.flags(index)?,
+                            call: numbered(&calls, segment.call(index)?)?,
+                            response: numbered(&responses, segment.response(index)?)?,
+                        })
+                    };
+                    if segment.branch(index) != Some(*branch) {
+                        continue;
                     }
+                    self.event(row().ok_or_else(|| unreadable(self.session, at))?)?;
                 }
                 Ok(())
             }
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the columns of one row")]
-    fn event(
-        &mut self,
-        at: i64,
-        parent: Option<i64>,
-        id: &'a str,
-        kind: i64,
-        flags: i64,
-        call: Option<u32>,
-        response: Option<u32>,
-    ) -> Result<(), ReadError> {
-        if parent != self.previous {
-            return Err(damaged(self.session, at, "it does not follow the event before it".into()));
+    fn event(&mut self, row: Row<'_>) -> Result<(), ReadError> {
+        if row.parent != self.previous {
+            return Err(damaged(self.session, row.at, "it does not follow the event before it".into()));
         }
-        self.previous = Some(at);
-        while self.counts.next_if(|(position, _)| *position < at as u64).is_some() {}
-        let tokens = self.counts.next_if(|(position, _)| *position == at as u64).map(|(_, tokens)| tokens);
-        let class = class(kind);
+        self.previous = Some(row.at);
+        let position = row.at as u64;
+        while self.counts.next_if(|(counted, _)| *counted < position).is_some() {}
+        let tokens = self.counts.next_if(|(counted, _)| *counted == position).map(|(_, tokens)| tokens);
+        let class = class(row.kind);
         let is_call = matches!(class, Class::Action | Class::Observation);
-        self.numbers.push((
-            at,
-            Numbers {
-                id: self.ids.len() as u32,
-                call: call.filter(|_| is_call),
-                response: response.filter(|_| class == Class::Action),
-                class,
-                thinking: class == Class::Action && flags & THINKING != 0,
-                interim: class == Class::Observation && flags & INTERIM != 0,
-                tokens,
-            },
-        ));
-        self.ids.push(id);
+        let numbers = Numbers {
+            id: self.names.add_event(row.id),
+            call: row.call.filter(|_| is_call),
+            response: row.response.filter(|_| class == Class::Action),
+            class,
+            thinking: class == Class::Action && row.flags & THINKING != 0,
+            interim: class == Class::Observation && row.flags & INTERIM != 0,
+            tokens,
+        };
+        let mut plain = numbers;
+        if has_record(class) {
+            self.records.push((self.headers.len(), row.at, numbers));
+            plain.class = Class::Other;
+        }
+        self.headers.push(self.names.header_of(plain).ok_or_else(|| impossible(self.session, row.at))?);
         Ok(())
     }
 }
 
-/// The number in the whole path of a text that a segment numbers for itself; the outer `None` is a number too large.
-fn translate<'a>(
-    local: Option<usize>,
-    texts: &[&'a str],
-    numbers: &mut [Option<u32>],
-    space: &mut Space<'a>,
-) -> Option<Option<u32>> {
-    let Some(local) = local else { return Some(None) };
-    let number = numbers.get_mut(local)?;
-    if number.is_none() {
-        *number = Some(space.number(texts.get(local)?));
-    }
-    Some(*number)
-}
-
 /// Numbers the ids that records name: events by their place on the path, summaries and unknown ids after those.
 ///
-/// A record nearly always names what came after the record before it, or was kept then. Looking only there first is
-/// much faster than an index of all ids, which is made if it has to be.
+/// A record nearly always names events in their order, and those that came after the record before it, or were kept
+/// then. Looking only there first is much faster than an index of all ids, which is made if it has to be.
 struct Resolver<'a> {
-    ids: &'a [&'a str],
-    /// Ids before this place were added to `recent`.
-    fed: usize,
+    names: &'a Names,
+    /// One more than the last event that a record named.
+    next: u32,
+    /// The record's own number.
+    record: u32,
+    /// Ids before this number were added to `recent`.
+    fed: u32,
     recent: HashMap<&'a str, u32>,
     all: Option<HashMap<&'a str, u32>>,
     /// Names that are no event on the path.
@@ -352,25 +326,40 @@ struct Resolver<'a> {
 }
 
 impl<'a> Resolver<'a> {
-    fn new(ids: &'a [&'a str]) -> Self {
+    fn new(names: &'a Names) -> Self {
         Self {
-            ids,
+            names,
+            next: 0,
+            record: 0,
             fed: 0,
             recent: HashMap::new(),
             all: None,
             others: Vec::new(),
             other_numbers: HashMap::new(),
-            has_odd_ids: ids.iter().any(|id| id.ends_with("-summary")),
+            has_odd_ids: names.event_names().any(|id| id.ends_with("-summary")),
         }
     }
 
     fn number(&mut self, id: &str, is_forgotten: bool) -> u32 {
-        let recent = if is_forgotten { self.recent.remove(id) } else { self.recent.get(id).copied() };
-        if let Some(number) = recent.or_else(|| self.other_numbers.get(id).copied()) {
+        let names = self.names;
+        // Between two that are named there may be a record.
+        if let Some(number) = [self.next, self.next + 1].into_iter().find(|next| names.event_name(*next) == Some(id)) {
+            self.next = number + 1;
             return number;
         }
-        let ids = self.ids;
-        let all = self.all.get_or_insert_with(|| ids.iter().enumerate().map(|(n, id)| (*id, n as u32)).collect());
+        if let Some(number) = self.other_numbers.get(id) {
+            return *number;
+        }
+        for place in self.fed..self.record {
+            self.recent.extend(names.event_name(place).map(|id| (id, place)));
+        }
+        self.fed = self.fed.max(self.record);
+        let recent = if is_forgotten { self.recent.remove(id) } else { self.recent.get(id).copied() };
+        if let Some(number) = recent {
+            self.next = number + 1;
+            return number;
+        }
+        let all = self.all.get_or_insert_with(|| (0..).zip(names.event_names()).map(|(n, id)| (id, n)).collect());
         match all.get(id) {
             Some(number) => *number,
             None => self.other(id),
@@ -378,7 +367,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn other(&mut self, name: &str) -> u32 {
-        let number = (self.ids.len() + self.others.len()) as u32;
+        let number = (self.names.n_events() + self.others.len()) as u32;
         self.others.push(name.to_owned());
         self.other_numbers.insert(name.to_owned(), number);
         number
@@ -393,10 +382,7 @@ impl<'a> Resolver<'a> {
         at: i64,
         numbers: &Numbers,
     ) -> Result<Held, ReadError> {
-        for place in self.fed..numbers.id as usize {
-            self.recent.insert(self.ids[place], place as u32);
-        }
-        self.fed = self.fed.max(numbers.id as usize);
+        self.record = numbers.id;
         let json = body(conn, session, number, at)?;
         let fields: Fields<'_> =
             serde_json::from_slice(&json).map_err(|error| damaged(session, at, excerpt(&error.to_string())))?;
@@ -409,7 +395,7 @@ impl<'a> Resolver<'a> {
         let mut forgotten: Vec<u32> = fields.forgotten_event_ids.iter().map(|id| self.number(&id.0, true)).collect();
         forgotten.sort_unstable();
         forgotten.dedup();
-        let summary_name = format!("{}-summary", self.ids[numbers.id as usize]);
+        let summary_name = format!("{}-summary", self.names.event_name(numbers.id).unwrap_or_default());
         let is_new = !self.has_odd_ids && !self.other_numbers.contains_key(&summary_name);
         let summary_id = if is_new { self.other(&summary_name) } else { self.number(&summary_name, false) };
         Ok(Held::Record { forgotten, rewrites, summary: fields.summary.zip(fields.summary_offset), summary_id })

@@ -278,3 +278,41 @@ fn damaged_packed_headers_are_named_by_verify_and_never_panic() {
     assert_eq!(ids(log.view(&session, None)).unwrap(), expected);
     store(&sound);
 }
+
+#[test]
+fn packed_headers_say_what_the_rows_say_however_the_events_came() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.db");
+    let open = || Log::open(&path, Options::default()).unwrap();
+    let (mut one, other) = (open(), open());
+    let here = session(&one, "here");
+    let there = session(&one, "there");
+    let mut n_events = 0;
+    for (round, size) in [1000, 23, 2, 400, 700, 1, 1023, 1, 2500, 47].into_iter().enumerate() {
+        let batch = messages(&format!("r{round} "), size);
+        // What was packed of a batch that failed at its last event must not be used.
+        let failing: Vec<Event> = batch.iter().cloned().chain([message("m", ""), message("m", "")]).collect();
+        one.append(&here, &failing).unwrap_err();
+        match round % 4 {
+            0 => one.append(&here, &batch).unwrap(),
+            1 => other.append(&here, &batch).unwrap(),
+            2 => {
+                one.append(&there, &batch).unwrap();
+                one.append(&here, &batch).unwrap()
+            }
+            _ => {
+                one = open();
+                one.append(&here, &batch).unwrap()
+            }
+        };
+        n_events += size;
+    }
+    let conn = Connection::open(&path).unwrap();
+    let number = "SELECT session FROM session WHERE name = 'here'";
+    let sql = format!("SELECT count(*) FROM segment WHERE row >> 32 = ({number})");
+    let n_segments: usize = conn.query_row(&sql, [], |row| row.get(0)).unwrap();
+    assert_eq!(n_segments, n_events / 1024);
+    for session in [&here, &there] {
+        assert_eq!(one.verify(session).unwrap().problems, []);
+    }
+}

@@ -121,6 +121,10 @@ impl Policy for Named {
         self.policy.plan(state, tried)
     }
 
+    fn config_digest(&self) -> Option<String> {
+        self.policy.config_digest()
+    }
+
     fn is_port(&self) -> bool {
         self.policy.is_port()
     }

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use condenser::condenser::digest;
 use condenser::event::{CondensationRequest, EventKind, Source};
 use condenser::{Condensation, Edit, Event, EventId, Failure, NoPlan, Plan, Policy, Requirement, State, View};
 
@@ -84,6 +85,11 @@ impl Policy for Pipeline {
     }
 
     /// Whether any member is a port: then edits are made legal instead of refused.
+    /// Of the members in order; none where one has none.
+    fn config_digest(&self) -> Option<String> {
+        self.members.iter().map(|member| member.config_digest()).collect::<Option<Vec<_>>>().map(digest)
+    }
+
     fn is_port(&self) -> bool {
         self.members.iter().any(|member| member.is_port())
     }

@@ -1,9 +1,11 @@
 //! What there is, by name.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use condenser::Policy;
+use condenser::condenser::digest;
+use condenser::{Failure, NoPlan, Plan, Policy, Requirement, State};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -121,7 +123,41 @@ impl PolicyInfo {
     /// # Errors
     /// [`BadSetting`] for an unknown name, and for a value of the wrong type or out of bounds.
     pub fn build(&self, settings: &Map<String, Value>) -> Result<Box<dyn Policy>, BadSetting> {
-        (self.build)(settings.clone())
+        let policy = (self.build)(settings.clone())?;
+        let defaults = self.settings.iter().map(|setting| (setting.name.as_str(), &setting.default));
+        let all: BTreeMap<&str, &Value> =
+            defaults.chain(settings.iter().map(|(name, value)| (name.as_str(), value))).collect();
+        let parts = all.into_iter().flat_map(|(name, value)| [name.to_owned(), value.to_string()]);
+        let digest = digest([self.name.to_owned()].into_iter().chain(parts));
+        Ok(Box::new(Configured { policy, digest }))
+    }
+}
+
+/// A policy that knows its settings.
+struct Configured {
+    policy: Box<dyn Policy>,
+    digest: String,
+}
+
+impl Policy for Configured {
+    fn name(&self) -> &str {
+        self.policy.name()
+    }
+
+    fn requirement(&self, state: &State<'_>) -> Requirement {
+        self.policy.requirement(state)
+    }
+
+    fn plan(&self, state: &State<'_>, tried: &[Failure]) -> Result<Plan, NoPlan> {
+        self.policy.plan(state, tried)
+    }
+
+    fn config_digest(&self) -> Option<String> {
+        Some(self.digest.clone())
+    }
+
+    fn is_port(&self) -> bool {
+        self.policy.is_port()
     }
 }
 
@@ -376,19 +412,32 @@ struct NoSettings {}
 mod tests {
     use super::*;
     use serde_json::json;
+    use std::collections::BTreeSet;
 
     #[test]
     fn every_policy_is_built_by_its_name_and_says_all_of_each_setting() {
+        let mut digests = BTreeSet::new();
         for info in policies() {
             assert_eq!(by_name(info.name).unwrap().name(), info.name);
             assert_eq!(policies().iter().filter(|other| other.name == info.name).count(), 1, "{}", info.name);
             let named: Map<String, Value> =
                 info.settings.iter().map(|setting| (setting.name.clone(), setting.default.clone())).collect();
-            assert!(info.build(&named).is_ok(), "{}", info.name);
+            let digest = info.build(&named).unwrap().config_digest();
+            assert_eq!(digest, by_name(info.name).unwrap().config_digest(), "{}", info.name);
+            assert!(digests.insert(digest), "{}", info.name);
             for Setting { name, unit, description, source, .. } in &info.settings {
                 assert!([unit, description, source].iter().all(|text| !text.is_empty()), "{} {name}", info.name);
             }
         }
+    }
+
+    #[test]
+    fn other_settings_have_another_digest() {
+        let list = policies();
+        let masking = find(&list, "observation-masking").unwrap();
+        let with = |settings: Value| masking.build(settings.as_object().unwrap()).unwrap().config_digest();
+        assert_ne!(with(json!({})), with(json!({"attention_window": 7})));
+        assert_eq!(with(json!({"attention_window": 7})), with(json!({"attention_window": 7})));
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Answer {
         let mut shared = Some((usage, rest));
         for (kind, foreign) in self.kinds {
             let event = builder.add(Source::Agent, kind);
-            event.foreign = foreign;
+            event.foreign = foreign.into();
             if let Some((usage, rest)) = shared.take() {
                 event.usage = usage;
                 for (key, value) in rest {

@@ -143,7 +143,7 @@ fn add_request(builder: &mut Builder, messages: Value, mut file: Map<String, Val
             prompt.extend(raw.map(|raw| ("system".to_owned(), raw)));
         }
         let prompt_event = EventKind::SystemPrompt(SystemPrompt { content, tools, ..SystemPrompt::default() });
-        builder.add(Source::Agent, prompt_event).foreign = prompt;
+        builder.add(Source::Agent, prompt_event).foreign = prompt.into();
     }
     messages
 }
@@ -171,7 +171,7 @@ pub(crate) fn add_message(
                 let usage = usage(&message);
                 answer.add_to(builder, usage, message);
             } else {
-                builder.add(Source::User, user(content)).foreign = message;
+                builder.add(Source::User, user(content)).foreign = message.into();
             }
             return;
         }
@@ -237,7 +237,7 @@ pub(crate) fn add_message(
     for (kind, mut foreign) in kinds {
         let source = if matches!(kind, EventKind::Observation(_)) { Source::Environment } else { Source::User };
         foreign.extend(rest.take().unwrap_or_default());
-        builder.add(source, kind).foreign = foreign;
+        builder.add(source, kind).foreign = foreign.into();
     }
 }
 

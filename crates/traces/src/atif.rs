@@ -142,7 +142,7 @@ impl Reader {
             Some("system") if at > 0 && refers_to_trajectories(&step) => {
                 step.shift_remove("source");
                 let task = self.task.clone();
-                self.builder.add_compaction(None, true, |record| Some(record) == task.as_deref()).foreign = step;
+                self.builder.add_compaction(None, true, |record| Some(record) == task.as_deref()).foreign = step.into();
             }
             Some("system") => {
                 step.shift_remove("source");
@@ -155,7 +155,7 @@ impl Reader {
                     _ => EventKind::Message(Message { content, ..Message::text(Role::System, "") }),
                 };
                 let results = take_results(&mut step);
-                self.builder.add(Source::Environment, kind).foreign = step;
+                self.builder.add(Source::Environment, kind).foreign = step.into();
                 self.add_results(results, Vec::new());
             }
             Some("user") => {
@@ -164,7 +164,7 @@ impl Reader {
                 let content = take_content(&mut step, "message", block);
                 let results = take_results(&mut step);
                 let message = Message { content, ..Message::text(Role::User, "") };
-                self.builder.add(Source::User, EventKind::Message(message)).foreign = step;
+                self.builder.add(Source::User, EventKind::Message(message)).foreign = step.into();
                 self.add_results(results, Vec::new());
             }
             Some("agent") => self.add_answer(record.as_str(), step),
@@ -236,12 +236,12 @@ impl Reader {
             let kind = match call_id {
                 Some(call_id) => EventKind::Observation(Observation { call_id, content, ..Observation::default() }),
                 None if content.is_empty() => {
-                    self.builder.add_unknown(Source::Environment, "result", Value::Null).foreign = foreign;
+                    self.builder.add_unknown(Source::Environment, "result", Value::Null).foreign = foreign.into();
                     continue;
                 }
                 None => EventKind::Message(Message { content, ..Message::text(Role::User, "") }),
             };
-            self.builder.add(Source::Environment, kind).foreign = foreign;
+            self.builder.add(Source::Environment, kind).foreign = foreign.into();
         }
     }
 

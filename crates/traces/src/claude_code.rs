@@ -593,7 +593,7 @@ impl Session {
         for (action, call, merged) in actions {
             let event = builder.add(Source::Agent, EventKind::Action(action));
             event.usage = response.usage.take();
-            event.foreign = rest.take().unwrap_or_default();
+            event.foreign = rest.take().unwrap_or_default().into();
             if !call.is_empty() {
                 event.foreign.insert("block".to_owned(), Value::Object(call));
             }
@@ -606,7 +606,7 @@ impl Session {
             let message = Message { content, response_id: Some(id), ..Message::text(Role::Assistant, "") };
             let event = builder.add(Source::Agent, EventKind::Message(message));
             event.usage = response.usage.take();
-            event.foreign = rest.take().unwrap_or_default();
+            event.foreign = rest.take().unwrap_or_default().into();
             if !pending.merged.is_empty() {
                 event.foreign.insert("merged".to_owned(), Value::Array(pending.merged));
             }
@@ -640,7 +640,7 @@ impl Session {
             }
             foreign.insert("summary_record".to_owned(), Value::Object(record));
         }
-        builder.add_compaction(text, true, |record| preserved.contains(&hash(record))).foreign = foreign;
+        builder.add_compaction(text, true, |record| preserved.contains(&hash(record))).foreign = foreign.into();
     }
 
     /// The records that stay in view: listed by id, or as the segment between two.
@@ -679,7 +679,7 @@ impl Session {
             Value::Object(map) => rest(map),
             _ => Map::new(),
         };
-        builder.add_condensation(Condensation { rewrites, ..Condensation::default() }).foreign = foreign;
+        builder.add_condensation(Condensation { rewrites, ..Condensation::default() }).foreign = foreign.into();
     }
 }
 
@@ -751,7 +751,7 @@ fn add_user(builder: &mut Builder, record: Value) {
     for (kind, block) in kinds {
         let source = if matches!(kind, EventKind::Observation(_)) { Source::Environment } else { source };
         let event = builder.add(source, kind);
-        event.foreign = rest.take().unwrap_or_default();
+        event.foreign = rest.take().unwrap_or_default().into();
         if !block.is_empty() {
             event.foreign.insert("block".to_owned(), Value::Object(block));
         }

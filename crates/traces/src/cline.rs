@@ -135,7 +135,7 @@ fn session(mut file: Map<String, Value>, name: String, diagnostics: Vec<Diagnost
                 let content = take_content(&mut message, "content", block);
                 let texts: Vec<&str> = content.iter().filter_map(ContentBlock::as_text).collect();
                 let event = builder.add_compaction_at_end(Some(texts.join("\n")), true, |_| true);
-                event.foreign = message;
+                event.foreign = message.into();
             }
             Some("compaction") => {
                 if let Some(removed) = metadata("messagesRemoved").and_then(Value::as_u64) {
@@ -277,7 +277,7 @@ fn add_task_message(
     let mut content = blocks;
     let rest = content.split_off(n_own);
     let observation = Observation { call_id, tool_name, content, ..Observation::default() };
-    builder.add(Source::Environment, EventKind::Observation(observation)).foreign = message;
+    builder.add(Source::Environment, EventKind::Observation(observation)).foreign = message.into();
     if !rest.is_empty() {
         let message = Message { content: rest, ..Message::text(Role::User, "") };
         builder.add(Source::Environment, EventKind::Message(message));

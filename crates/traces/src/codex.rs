@@ -244,7 +244,7 @@ impl Session {
             return;
         }
         self.items.has_shown = true;
-        self.builder.add(Source::Agent, EventKind::SystemPrompt(prompt)).foreign = record;
+        self.builder.add(Source::Agent, EventKind::SystemPrompt(prompt)).foreign = record.into();
     }
 
     fn add_item(&mut self, line: u64, item: Value, timestamp: Option<String>) {
@@ -281,7 +281,7 @@ impl Session {
                 return;
             }
         };
-        self.builder.add(source, EventKind::Message(message)).foreign = record;
+        self.builder.add(source, EventKind::Message(message)).foreign = record.into();
     }
 
     fn add_compaction(&mut self, line: u64, mut record: Map<String, Value>, timestamp: Option<String>) {
@@ -297,7 +297,7 @@ impl Session {
             self.said = said.into_iter().filter(|said| said.is_user).collect();
             let kept: HashSet<String> = self.said.iter().map(|said| said.record.as_str().to_owned()).collect();
             let summary = message.filter(|message| !message.is_empty());
-            self.builder.add_compaction_at_end(summary, true, |record| kept.contains(record)).foreign = record;
+            self.builder.add_compaction_at_end(summary, true, |record| kept.contains(record)).foreign = record.into();
             return;
         };
 
@@ -322,7 +322,7 @@ impl Session {
         if summary.is_some() {
             record.insert("summary_item".to_owned(), new.remove(0));
         }
-        self.builder.add_compaction_at_end(summary, true, |record| kept.contains(record)).foreign = record;
+        self.builder.add_compaction_at_end(summary, true, |record| kept.contains(record)).foreign = record.into();
         self.items.is_replacement = true;
         for (at, item) in new.into_iter().enumerate() {
             self.push_item(format!("line-{line}/{at}"), place.clone(), item, timestamp.clone());

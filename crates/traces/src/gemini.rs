@@ -54,7 +54,7 @@ fn read(mut document: Document) -> Result<Vec<Trace>, ReadError> {
             ("user", Value::Object(mut message)) => {
                 let content = take_content(&mut message, "content", part);
                 let kind = EventKind::Message(Message { content, ..Message::text(Role::User, "") });
-                builder.add(Source::User, kind).foreign = message;
+                builder.add(Source::User, kind).foreign = message.into();
             }
             ("gemini", Value::Object(message)) => add_answer(&mut builder, message),
             ("info" | "error" | "warning", message) => drop(builder.add_unknown(Source::Environment, &kind, message)),

@@ -211,15 +211,15 @@ impl History {
                 identity = Some(PROMPT);
                 let prompt =
                     SystemPrompt { content, tools: std::mem::take(&mut self.tools), ..SystemPrompt::default() };
-                builder.add(Source::Environment, EventKind::SystemPrompt(prompt)).foreign = rest;
+                builder.add(Source::Environment, EventKind::SystemPrompt(prompt)).foreign = rest.into();
             }
             Turn::System(content) => {
                 let message = Message { content, ..Message::text(Role::System, "") };
-                builder.add(Source::Environment, EventKind::Message(message)).foreign = rest;
+                builder.add(Source::Environment, EventKind::Message(message)).foreign = rest.into();
             }
             Turn::User(content) => {
                 let message = Message { content, ..Message::text(Role::User, "") };
-                builder.add(Source::User, EventKind::Message(message)).foreign = rest;
+                builder.add(Source::User, EventKind::Message(message)).foreign = rest.into();
             }
             Turn::Assistant(parts) => {
                 // An answer that only a later request tells of is a response of its own.
@@ -235,7 +235,7 @@ impl History {
                 answer.add_to(builder, None, rest);
             }
             Turn::Result(observation) => {
-                builder.add(Source::Environment, EventKind::Observation(observation)).foreign = rest;
+                builder.add(Source::Environment, EventKind::Observation(observation)).foreign = rest.into();
             }
         }
         let events = builder.events()[from..].iter().map(|event| event.id.clone()).collect();

@@ -181,11 +181,11 @@ fn add_message(
                 outcome,
                 ..Observation::default()
             };
-            builder.add(Source::Environment, EventKind::Observation(observation)).foreign = message;
+            builder.add(Source::Environment, EventKind::Observation(observation)).foreign = message.into();
         }
         "system" if is_first => {
             let prompt = SystemPrompt { content, tools: std::mem::take(tools), ..SystemPrompt::default() };
-            builder.add(Source::Environment, EventKind::SystemPrompt(prompt)).foreign = message;
+            builder.add(Source::Environment, EventKind::SystemPrompt(prompt)).foreign = message.into();
         }
         _ => {
             let (role, source) = match role.as_str() {
@@ -193,7 +193,7 @@ fn add_message(
                 _ => (Role::User, Source::User),
             };
             let kind = EventKind::Message(Message { content, ..Message::text(role, "") });
-            builder.add(source, kind).foreign = message;
+            builder.add(source, kind).foreign = message.into();
         }
     }
 }

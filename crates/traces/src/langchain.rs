@@ -218,7 +218,7 @@ fn add(builder: &mut Builder, at: usize, place: String, value: Value, shown: &mu
             Some(id) => shown.remove(id).unwrap_or_default().into_iter().collect(),
             None => BTreeSet::new(),
         };
-        builder.add_condensation(Condensation { forgotten_event_ids, ..Condensation::default() }).foreign = map;
+        builder.add_condensation(Condensation { forgotten_event_ids, ..Condensation::default() }).foreign = map.into();
         return;
     }
     builder.begin(&id.unwrap_or_else(|| format!("m{at}")), place, None);
@@ -226,13 +226,13 @@ fn add(builder: &mut Builder, at: usize, place: String, value: Value, shown: &mu
         "ai" => return add_answer(builder, map),
         "tool" => {
             let observation = take_observation(&mut map);
-            builder.add(Source::Environment, EventKind::Observation(observation)).foreign = map;
+            builder.add(Source::Environment, EventKind::Observation(observation)).foreign = map.into();
             return;
         }
         "system" if !builder.events().iter().any(|event| event.kind.is_shown()) => {
             let content = take_content(&mut map, "content", block);
             let prompt = SystemPrompt { content, ..SystemPrompt::default() };
-            builder.add(Source::Environment, EventKind::SystemPrompt(prompt)).foreign = map;
+            builder.add(Source::Environment, EventKind::SystemPrompt(prompt)).foreign = map.into();
             return;
         }
         "system" => Role::System,
@@ -241,7 +241,7 @@ fn add(builder: &mut Builder, at: usize, place: String, value: Value, shown: &mu
     let source = if role == Role::User { Source::User } else { Source::Environment };
     let content = take_content(&mut map, "content", block);
     let message = Message { content, name: take_text(&mut map, "name"), ..Message::text(role, "") };
-    builder.add(source, EventKind::Message(message)).foreign = map;
+    builder.add(source, EventKind::Message(message)).foreign = map.into();
 }
 
 fn take_observation(map: &mut Map<String, Value>) -> Observation {

@@ -193,13 +193,13 @@ fn in_text(messages: Vec<Value>, mut builder: Builder, name: String) -> Trace {
                 message.shift_remove("role");
                 let content = take_content(&mut message, "content", block);
                 let observation = Observation { call_id, content, ..Observation::default() };
-                builder.add(Source::Environment, EventKind::Observation(observation)).foreign = message;
+                builder.add(Source::Environment, EventKind::Observation(observation)).foreign = message.into();
             }
             ("system", _) if at == 0 => {
                 message.shift_remove("role");
                 let content = take_content(&mut message, "content", block);
                 let prompt = SystemPrompt { content, ..SystemPrompt::default() };
-                builder.add(Source::Environment, EventKind::SystemPrompt(prompt)).foreign = message;
+                builder.add(Source::Environment, EventKind::SystemPrompt(prompt)).foreign = message.into();
             }
             ("user" | "system", _) => {
                 message.shift_remove("role");
@@ -207,7 +207,7 @@ fn in_text(messages: Vec<Value>, mut builder: Builder, name: String) -> Trace {
                     if role == "user" { (Role::User, Source::User) } else { (Role::System, Source::Environment) };
                 let content = take_content(&mut message, "content", block);
                 builder.add(source, EventKind::Message(Message { content, ..Message::text(role, "") })).foreign =
-                    message;
+                    message.into();
             }
             _ => drop(builder.add_unknown(Source::Environment, &role, Value::Object(message))),
         }

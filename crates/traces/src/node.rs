@@ -7,7 +7,9 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 
+use condenser::event::Foreign;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
 use crate::fields::{Members, Tree};
@@ -163,6 +165,25 @@ impl From<String> for Node<'_> {
     }
 }
 
+impl Serialize for Node<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => serializer.serialize_unit(),
+            Self::Bool(flag) => serializer.serialize_bool(*flag),
+            Self::Number(number) => number.serialize(serializer),
+            Self::String(text) => serializer.serialize_str(text),
+            Self::Array(items) => serializer.collect_seq(items),
+            Self::Object(object) => object.serialize(serializer),
+        }
+    }
+}
+
+impl Serialize for Object<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
+    }
+}
+
 /// JSON text.
 impl fmt::Display for Node<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -202,6 +223,12 @@ impl<'a> Object<'a> {
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(key, _)| key.as_ref())
+    }
+
+    /// The fields that an event has no place for.
+    pub(crate) fn into_foreign(self) -> Foreign {
+        // Keys are texts and numbers finite, so that writing does not fail.
+        Foreign::written(&self).unwrap_or_else(|_| self.into_map().into())
     }
 
     /// The object on its own.

@@ -317,7 +317,7 @@ fn conversation(
         ..Event::new(id, source, kind)
     };
     let unknown = Unknown { foreign_kind: "row".to_owned(), payload: Value::Object(rest) };
-    lead.push(Event { foreign: shape, ..new("row", Source::Environment, EventKind::Unknown(unknown)) });
+    lead.push(Event { foreign: shape.into(), ..new("row", Source::Environment, EventKind::Unknown(unknown)) });
     let mut mapper = if starts_with_system || tools.is_empty() {
         Mapper::new(tools, Vec::new())
     } else {

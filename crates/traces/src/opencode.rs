@@ -353,7 +353,7 @@ impl Reader {
             return self.add_whole(Source::User, "message", info, rest);
         }
         let message = Message { content, ..Message::text(Role::User, "") };
-        self.builder.add(Source::User, EventKind::Message(message)).foreign = leftover(info, rest);
+        self.builder.add(Source::User, EventKind::Message(message)).foreign = leftover(info, rest).into();
     }
 
     fn add_answer(&mut self, mut info: Map<String, Value>, parts: Vec<Map<String, Value>>) {
@@ -482,7 +482,7 @@ impl Reader {
         };
         let usage = self.usage(&info, &parts);
         let event = self.builder.add_compaction(Some(summary), true, |record| kept.contains(record));
-        event.foreign = leftover(info, parts);
+        event.foreign = leftover(info, parts).into();
         event.usage = usage;
     }
 

@@ -325,7 +325,7 @@ impl Reader {
             prompt.content = take_content(args, "content", block);
             prompt.tools = take_list(args, "tools").unwrap_or_default();
         }
-        self.builder.add(Source::Agent, EventKind::SystemPrompt(prompt)).foreign = rest(map);
+        self.builder.add(Source::Agent, EventKind::SystemPrompt(prompt)).foreign = rest(map).into();
     }
 
     fn add_message(&mut self, mut map: Map<String, Value>, is_user: bool) {
@@ -342,7 +342,7 @@ impl Reader {
             (Source::Agent, Message { content, response_id, ..Message::text(Role::Assistant, "") })
         };
         let event = self.builder.add(source, EventKind::Message(message));
-        event.foreign = rest(map);
+        event.foreign = rest(map).into();
         event.usage = usage;
     }
 
@@ -353,7 +353,7 @@ impl Reader {
             return self.add_unknown(kind, map, true);
         };
         let message = Message::text(Role::User, format!("User executed the command:\n{command}"));
-        self.builder.add(Source::User, EventKind::Message(message)).foreign = rest(map);
+        self.builder.add(Source::User, EventKind::Message(message)).foreign = rest(map).into();
     }
 
     fn add_action(&mut self, kind: &str, call_id: String, mut map: Map<String, Value>) {
@@ -394,7 +394,7 @@ impl Reader {
             action.thought = thought.filter(|text| !text.is_empty()).into_iter().map(ContentBlock::text).collect();
         }
         let event = self.builder.add(Source::Agent, EventKind::Action(action));
-        event.foreign = rest(map);
+        event.foreign = rest(map).into();
         event.usage = usage;
     }
 
@@ -437,7 +437,7 @@ impl Reader {
             // Nothing called for it: the agent is told so in a message.
             None => EventKind::Message(Message { content, extended_content, ..Message::text(Role::User, "") }),
         };
-        self.builder.add(Source::Environment, kind).foreign = rest(map);
+        self.builder.add(Source::Environment, kind).foreign = rest(map).into();
     }
 
     fn add_condensation(&mut self, mut map: Map<String, Value>) {
@@ -472,7 +472,7 @@ impl Reader {
             let entry = (id.as_str().to_owned(), Some(id.summary_id()));
             self.view.insert(offset, entry);
         }
-        self.builder.add_condensation(record).foreign = rest(map);
+        self.builder.add_condensation(record).foreign = rest(map).into();
     }
 
     /// The id and usage of the response that an item repeats, and what it says.

@@ -233,7 +233,7 @@ fn add_entry(
             // The prompt in force then is stored with the compaction; without one, none was shown.
             let keeps_system = entry.get("systemMessage").is_some_and(Node::is_object);
             let event = builder.add_compaction(summary, keeps_system, |record| kept.contains(record));
-            event.foreign = rest(entry);
+            event.foreign = rest(entry).into();
         }
         "context_edit" => add_edit(builder, entry),
         _ => {
@@ -263,7 +263,7 @@ fn add_message(builder: &mut Builder, mut entry: Object<'_>) {
                 },
                 ..Observation::default()
             };
-            builder.add(Source::Environment, EventKind::Observation(observation)).foreign = rest(entry);
+            builder.add(Source::Environment, EventKind::Observation(observation)).foreign = rest(entry).into();
         }
         "bashExecution" if message.get("excludeFromContext").and_then(Node::as_bool) != Some(true) => {
             let content = vec![ContentBlock::text(bash_text(message))];
@@ -276,7 +276,7 @@ fn add_message(builder: &mut Builder, mut entry: Object<'_>) {
         }
         "system" => {
             let prompt = SystemPrompt { content: take_content(message, "content", block), ..SystemPrompt::default() };
-            builder.add(Source::Environment, EventKind::SystemPrompt(prompt)).foreign = rest(entry);
+            builder.add(Source::Environment, EventKind::SystemPrompt(prompt)).foreign = rest(entry).into();
         }
         _ => {
             let source = if role == "bashExecution" { Source::User } else { Source::Environment };
@@ -287,7 +287,7 @@ fn add_message(builder: &mut Builder, mut entry: Object<'_>) {
 
 fn add_text(builder: &mut Builder, source: Source, content: Vec<ContentBlock>, entry: Object<'_>) {
     let message = Message { content, ..Message::text(Role::User, "") };
-    builder.add(source, EventKind::Message(message)).foreign = rest(entry);
+    builder.add(source, EventKind::Message(message)).foreign = rest(entry).into();
 }
 
 /// One answer of the model: an action a call, and a message of what no call follows.
@@ -349,7 +349,7 @@ fn add_answer(builder: &mut Builder, mut entry: Object<'_>) {
     let mut shared = Some((usage, rest(entry)));
     for (kind, foreign) in events {
         let event = builder.add(Source::Agent, kind);
-        event.foreign = foreign;
+        event.foreign = foreign.into();
         if let Some((usage, rest)) = shared.take() {
             event.usage = usage;
             event.foreign.extend(rest);
@@ -394,7 +394,7 @@ fn add_edit(builder: &mut Builder, entry: Object<'_>) {
             return;
         }
     }
-    builder.add_condensation(record).foreign = rest(entry);
+    builder.add_condensation(record).foreign = rest(entry).into();
 }
 
 /// What of an entry the event has no place for.

@@ -454,7 +454,7 @@ impl Items {
             let content = take_output(&mut holder);
             let outcome = if key == "error" { Outcome::Error } else { Outcome::Ok };
             let observation = Observation { call_id, content, outcome, ..Observation::default() };
-            builder.add(Source::Environment, EventKind::Observation(observation)).foreign = holder;
+            builder.add(Source::Environment, EventKind::Observation(observation)).foreign = holder.into();
         }
     }
 
@@ -477,7 +477,7 @@ impl Items {
             Part::System if !self.has_shown => {
                 let content = take_message(&mut item);
                 let prompt = SystemPrompt { content, ..SystemPrompt::default() };
-                builder.add(Source::Environment, EventKind::SystemPrompt(prompt)).foreign = item;
+                builder.add(Source::Environment, EventKind::SystemPrompt(prompt)).foreign = item.into();
             }
             Part::System | Part::User | Part::Agent => {
                 let (role, source) = match part {
@@ -489,7 +489,7 @@ impl Items {
                 let name = if part == Part::Agent { take_text(&mut item, "author") } else { None };
                 let content = take_message(&mut item);
                 let message = Message { content, name, ..Message::text(role, "") };
-                builder.add(source, EventKind::Message(message)).foreign = item;
+                builder.add(source, EventKind::Message(message)).foreign = item.into();
             }
             Part::Output => {
                 let call_id = take_text(&mut item, "call_id").unwrap_or_default();
@@ -497,17 +497,17 @@ impl Items {
                 let outcome = if refused { Outcome::Error } else { Outcome::Ok };
                 let content = take_output(&mut item);
                 let observation = Observation { call_id, content, outcome, ..Observation::default() };
-                builder.add(Source::Environment, EventKind::Observation(observation)).foreign = item;
+                builder.add(Source::Environment, EventKind::Observation(observation)).foreign = item.into();
             }
             Part::Compaction => {
                 let data = item.get("encrypted_content").and_then(Value::as_str).map(str::to_owned);
                 let mut rest = Some(item);
                 if !self.is_replacement {
-                    builder.add_compaction(None, true, |_| false).foreign = rest.take().unwrap_or_default();
+                    builder.add_compaction(None, true, |_| false).foreign = rest.take().unwrap_or_default().into();
                 }
                 let content = data.map(|data| ContentBlock::RedactedThinking { data }).into_iter().collect();
                 let message = Message { content, ..Message::text(Role::Assistant, "") };
-                builder.add(Source::Environment, EventKind::Message(message)).foreign = rest.unwrap_or_default();
+                builder.add(Source::Environment, EventKind::Message(message)).foreign = rest.unwrap_or_default().into();
             }
             _ => {
                 let kind = item.get("type").and_then(Value::as_str).unwrap_or("item").to_owned();

@@ -270,7 +270,7 @@ fn add_item(builder: &mut Builder, mut item: Map<String, Value>, open: Option<St
             let is_first = !builder.events().iter().any(|event| matches!(event.kind, EventKind::SystemPrompt(_)));
             if is_first {
                 let prompt = SystemPrompt { content, ..SystemPrompt::default() };
-                builder.add(Source::Environment, EventKind::SystemPrompt(prompt)).foreign = item;
+                builder.add(Source::Environment, EventKind::SystemPrompt(prompt)).foreign = item.into();
             } else {
                 add_message(builder, Source::Environment, Role::System, content, item);
             }
@@ -311,13 +311,13 @@ fn add_message(
     foreign: Map<String, Value>,
 ) {
     let message = Message { content, ..Message::text(role, "") };
-    builder.add(source, EventKind::Message(message)).foreign = foreign;
+    builder.add(source, EventKind::Message(message)).foreign = foreign.into();
 }
 
 fn add_observation(builder: &mut Builder, call_id: String, mut item: Map<String, Value>) {
     let content = take_content(&mut item, "content", block);
     let observation = Observation { call_id, content, ..Observation::default() };
-    builder.add(Source::Environment, EventKind::Observation(observation)).foreign = item;
+    builder.add(Source::Environment, EventKind::Observation(observation)).foreign = item.into();
 }
 
 /// An answer of the model. Returns the call id of an action in text.
@@ -353,7 +353,7 @@ fn add_answer(builder: &mut Builder, mut item: Map<String, Value>) -> Option<Str
                 ..Action::default()
             };
             foreign.insert("call".to_owned(), Value::Object(call));
-            builder.add(Source::Agent, EventKind::Action(action)).foreign = foreign;
+            builder.add(Source::Agent, EventKind::Action(action)).foreign = foreign.into();
         }
         return None;
     }
@@ -371,13 +371,13 @@ fn add_answer(builder: &mut Builder, mut item: Map<String, Value>) -> Option<Str
             response_id: Some(id),
             ..Action::default()
         };
-        builder.add(Source::Agent, EventKind::Action(action)).foreign = item;
+        builder.add(Source::Agent, EventKind::Action(action)).foreign = item.into();
         return Some(call_id);
     }
     let mut content = thinking;
     content.extend(take_content(&mut item, "content", block));
     let message = Message { content, response_id: Some(id), ..Message::text(Role::Assistant, "") };
-    builder.add(Source::Agent, EventKind::Message(message)).foreign = item;
+    builder.add(Source::Agent, EventKind::Message(message)).foreign = item.into();
     None
 }
 

@@ -46,11 +46,11 @@ enum Command {
         /// Names of scenarios [default: all].
         scenarios: Vec<String>,
     },
-    /// Run a proof that is too heavy for every change: requests, policies, kill, memory, sqlx, cache, tokens.
+    /// Run a proof that is too heavy for every change: requests, policies, kill, memory, sqlx, sdk, cache, tokens.
     Prove {
         /// Which one.
         name: String,
-        /// For policies: traces [default: all that are at hand].
+        /// For policies: traces [default: all that are at hand]. For sdk: a Python with openhands-sdk.
         paths: Vec<PathBuf>,
     },
     /// Write the JSON Schemas of events and records to docs/schema.

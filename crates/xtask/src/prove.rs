@@ -13,6 +13,7 @@ use condenser::request::Api;
 use condenser::{Rules, Tokens};
 use condenser_harness::{Prepared, Settings, Subject, run_observed};
 use condenser_policies::Extractive;
+use condenser_traces::Trace;
 use rayon::prelude::*;
 
 /// How often a writer is killed, over all sync points.
@@ -30,9 +31,10 @@ pub(crate) fn command(name: &str, paths: &[PathBuf]) -> anyhow::Result<bool> {
         "kill" => kill(),
         "memory" => log_memory::command(),
         "sqlx" => sqlx(),
+        "sdk" => sdk(paths),
         "cache" => cache::command(),
         "tokens" => tokens::command(),
-        _ => bail!("unknown proof {name:?}; there are: requests, policies, kill, memory, sqlx, cache, tokens"),
+        _ => bail!("unknown proof {name:?}; there are: requests, policies, kill, memory, sqlx, sdk, cache, tokens"),
     }
 }
 
@@ -65,6 +67,40 @@ fn sqlx() -> anyhow::Result<bool> {
     Ok(cargo.arg("--target-dir").arg(root.join("target/consumer")).status()?.success())
 }
 
+/// Writes every trace of another format as OpenHands events, and lets the SDK open what was written.
+fn sdk(paths: &[PathBuf]) -> anyhow::Result<bool> {
+    let [python] = paths else { bail!("say which Python has openhands-sdk 1.58.2: cargo xtask prove sdk PYTHON") };
+    let folder = tempfile::tempdir()?;
+    let mut files = Vec::new();
+    for trace in all_traces()?.into_iter().filter(|trace| !trace.format.starts_with("openhands-v1")) {
+        let file = folder.path().join(format!("{}.jsonl", trace.name.replace(['/', '#'], "-")));
+        let written = condenser_traces::write(&[trace], "openhands-v1")?;
+        let lines: Vec<String> = written.values.iter().map(|value| format!("{value}\n")).collect();
+        std::fs::write(&file, lines.concat())?;
+        files.push(file);
+    }
+    let mut peer = Command::new(python);
+    peer.arg(crate::root().join("benches/peers/openhands_open.py")).args(&files);
+    peer.env("OPENHANDS_SUPPRESS_BANNER", "1").env("LITELLM_LOCAL_MODEL_COST_MAP", "True");
+    Ok(peer.status()?.success() && !files.is_empty())
+}
+
+/// The traces at hand: recorded ones, and those of this repository.
+fn all_traces() -> anyhow::Result<Vec<Trace>> {
+    let mut traces = Vec::new();
+    for folder in [crate::shared()?.join("traces"), crate::root().join("fixtures/traces")] {
+        if !folder.is_dir() {
+            println!("skipped: no traces at {}", folder.display());
+            continue;
+        }
+        for candidate in condenser_traces::find(&folder)? {
+            // What is of no known format is for the readers' own tests.
+            traces.extend(condenser_traces::read_path(&candidate.path, None).unwrap_or_default());
+        }
+    }
+    Ok(traces)
+}
+
 /// Checks every request of every step of every readable trace, under four policies and for all APIs.
 pub(crate) fn requests() -> anyhow::Result<bool> {
     let counter = condenser_models::tokenizer("chars/4")?;
@@ -78,17 +114,7 @@ pub(crate) fn requests() -> anyhow::Result<bool> {
         seed: 0,
         recall: true,
     };
-    let mut traces = Vec::new();
-    for folder in [crate::shared()?.join("traces"), crate::root().join("fixtures/traces")] {
-        if !folder.is_dir() {
-            println!("skipped: no traces at {}", folder.display());
-            continue;
-        }
-        for candidate in condenser_traces::find(&folder)? {
-            // What is of no known format is for the readers' own tests.
-            traces.extend(condenser_traces::read_path(&candidate.path, None).unwrap_or_default());
-        }
-    }
+    let traces = all_traces()?;
     let policies = POLICIES.map(|name| condenser_policies::by_name(name).with_context(|| format!("no policy {name}")));
     let policies = policies.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
     let (n_requests, violations) = traces

@@ -287,15 +287,20 @@ pub(super) fn is_base64(data: &str) -> bool {
         && body.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/')
 }
 
-/// The parts of a tool schema of any known spelling.
-pub(super) struct ToolSchema<'t> {
-    pub(super) name: &'t str,
-    pub(super) description: Option<&'t str>,
-    pub(super) parameters: Option<&'t Value>,
+/// The parts of a tool's schema, in whichever API's spelling it is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct ToolSchema<'t> {
+    /// The name; empty where there is none.
+    pub name: &'t str,
+    /// What it is for.
+    pub description: Option<&'t str>,
+    /// The JSON Schema of its arguments, where that is an object.
+    pub parameters: Option<&'t Value>,
 }
 
 impl<'t> ToolSchema<'t> {
-    pub(super) fn of(schema: &'t Value) -> Self {
+    /// Looks for the parts.
+    pub fn of(schema: &'t Value) -> Self {
         let function = &schema["function"];
         let source = if function.is_object() { function } else { schema };
         Self {

@@ -107,7 +107,7 @@ impl Path {
                     self.push(record(event), entry, members);
                 }
                 EventKind::Condensation(_) if made_of == Some("context_edit") && release == Release::V1 => {
-                    self.push(record(event), Value::Object(event.foreign.clone()), Vec::new());
+                    self.push(record(event), Value::Object(event.foreign.clone().into_map()), Vec::new());
                 }
                 EventKind::Condensation(it) if it.summary.is_some() && is_in_force(state, event) => {
                     self.push(record(event), json!({"type": "compaction"}), Vec::new());

@@ -115,7 +115,7 @@ impl Mapper {
         let id = if part == 0 { record.to_owned() } else { format!("{record}#{part}") };
         let origin = Some(Origin { record: record.to_owned(), part });
         let timestamp = self.timestamp.clone();
-        self.events.push(Event { origin, timestamp, foreign, ..Event::new(id, source, kind) });
+        self.events.push(Event { origin, timestamp, foreign: foreign.into(), ..Event::new(id, source, kind) });
     }
 
     /// One action per call, or one message where nothing is called. All share a response id.

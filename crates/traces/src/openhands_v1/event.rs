@@ -109,7 +109,7 @@ pub(super) fn parse(node: Node<'_>, mode: Mode) -> Result<Event, LoadError> {
         EventKind::Message(Message { role: Role::Assistant, .. }) => Source::Agent,
         _ => Source::Environment,
     });
-    Ok(Event { parent, timestamp, foreign: map.into_map(), ..Event::new(id, source, body) })
+    Ok(Event { parent, timestamp, foreign: map.into_foreign(), ..Event::new(id, source, body) })
 }
 
 /// The event as one that is never shown, with everything it carries as payload.

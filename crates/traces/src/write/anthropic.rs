@@ -32,7 +32,7 @@ fn stored(events: &[Event]) -> Value {
                 let file = file.get_or_insert_default();
                 let mut foreign = first.foreign.clone();
                 put_content(&mut foreign, "system", &prompt.content, part);
-                file.extend(foreign);
+                file.extend(foreign.into_map());
                 if !prompt.tools.is_empty() {
                     file.insert("tools".to_owned(), Value::from(prompt.tools.as_slice()));
                 }
@@ -71,7 +71,7 @@ fn message(record: &[Event]) -> Value {
         [Event { kind: EventKind::Message(said), .. }] => put_content(&mut message, "content", &said.content, part),
         _ => drop(message.entry("content").or_insert_with(|| Value::Array(parts(record)))),
     }
-    Value::Object(message)
+    Value::Object(message.into_map())
 }
 
 fn parts(record: &[Event]) -> Vec<Value> {

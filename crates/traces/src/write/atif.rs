@@ -113,7 +113,7 @@ fn step(record: &[Event]) -> Value {
         let observation = step.entry("observation").or_insert_with(|| json!({}));
         observation["results"] = Value::Array(results);
     }
-    Value::Object(step)
+    Value::Object(step.into_map())
 }
 
 fn object(event: &Event, key: &str) -> Map<String, Value> {

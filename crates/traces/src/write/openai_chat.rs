@@ -113,7 +113,7 @@ fn message(record: &[Event]) -> Value {
         _ => return Value::Null,
     };
     map.entry("role").or_insert_with(|| Value::from(role));
-    Value::Object(map)
+    Value::Object(map.into_map())
 }
 
 /// Content is text as a rule.

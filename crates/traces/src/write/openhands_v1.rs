@@ -1,6 +1,7 @@
 //! OpenHands events: one JSON object a line, or benchmark rows.
 
 use condenser::event::{Action, ContentBlock, Event, EventKind, Message, Observation, Outcome, Role, Source};
+use condenser::request::ToolSchema;
 use serde_json::{Map, Value, json};
 
 use super::{WriteError, Written, left_out, put_content};
@@ -88,7 +89,7 @@ fn stored(event: &Event) -> Value {
         }
         _ => {}
     }
-    Value::Object(map)
+    Value::Object(map.into_map())
 }
 
 fn source(source: Source) -> Value {
@@ -205,11 +206,9 @@ fn made(events: &[Event]) -> (Vec<Value>, Vec<&Event>) {
         let id = event.id.as_str();
         let (mut map, from) = match &event.kind {
             EventKind::SystemPrompt(prompt) => {
-                let text = super::text_of(&prompt.content);
-                (
-                    json!({"kind": "SystemPromptEvent", "system_prompt": said(&text), "tools": prompt.tools}),
-                    Source::Agent,
-                )
+                let text = said(&super::text_of(&prompt.content));
+                let tools: Vec<Value> = prompt.tools.iter().map(tool).collect();
+                (json!({"kind": "SystemPromptEvent", "system_prompt": text, "tools": tools}), Source::Agent)
             }
             EventKind::Message(message) => {
                 let role = if message.role == Role::Assistant { "assistant" } else { "user" };
@@ -282,6 +281,18 @@ fn made(events: &[Event]) -> (Vec<Value>, Vec<&Event>) {
         values.push(map);
     }
     (values, unsaid)
+}
+
+/// A tool that the SDK did not make itself: of its kinds, the one for tools that are known by their schema alone.
+fn tool(schema: &Value) -> Value {
+    let ToolSchema { name, description, parameters } = ToolSchema::of(schema);
+    let parameters = parameters.cloned().unwrap_or_else(|| json!({"type": "object", "properties": {}}));
+    let description = description.unwrap_or_default();
+    json!({
+        "kind": "MCPToolDefinition", "description": description,
+        "action_type": "MCPToolAction", "observation_type": "MCPToolObservation",
+        "mcp_tool": {"name": name, "description": description, "inputSchema": parameters},
+    })
 }
 
 fn said(text: &str) -> Value {

@@ -58,7 +58,7 @@ fn stored(record: &[Event]) -> Value {
             }
         }
     }
-    Value::Object(entry)
+    Value::Object(entry.into_map())
 }
 
 fn put_message(message: &mut Map<String, Value>, record: &[Event]) {
