@@ -158,6 +158,11 @@ fn body(request: &Request<'_>) -> Map<String, Value> {
     body
 }
 
+/// With a prompt that is soon read.
+fn short() -> SummarizingSettings {
+    SummarizingSettings { prompt: Some("Write notes on the events.".into()), ..SummarizingSettings::default() }
+}
+
 fn note(n: usize) -> String {
     format!("Step {n}: look at src/part{n}.rs, run the tests of part {n} and report what fails there, line by line.")
 }
@@ -169,12 +174,7 @@ fn a_session_outgrows_a_small_window_and_goes_on() {
     let agent = server.client(Some("root ::= \"fine \" [a-z]{3,12}"));
     let summarizer = server.client(Some("root ::= \"Notes: \" [a-z ]{20,60}"));
     let counter = Counter::new(&server);
-    let policy = LlmSummarizing::new(SummarizingSettings {
-        keep_first: 1,
-        summary_tokens: Tokens(60),
-        prompt: Some("Write notes on the events.".into()),
-        ..Default::default()
-    });
+    let policy = LlmSummarizing::new(SummarizingSettings { keep_first: 1, summary_tokens: Tokens(60), ..short() });
     let budgets = BudgetSettings { window: Some(Tokens(600)), reserve: Some(Tokens(60)), ..BudgetSettings::default() };
     let budgets = budgets.resolve(None);
     let start = server.totals();
@@ -249,7 +249,7 @@ fn a_request_that_is_too_long_is_refused_and_recovered_from() {
     let event = Event::new("refused", Source::Environment, Rejection::event());
     view.push(&event);
     events.push(event);
-    let settings = SummarizingSettings { input_tokens: Some(Tokens(600)), event_characters: 200, ..Default::default() };
+    let settings = SummarizingSettings { input_tokens: Some(Tokens(600)), event_characters: 200, ..short() };
     let policy = LlmSummarizing::new(SummarizingSettings { summary_tokens: Tokens(60), ..settings });
     let outcome = {
         let sizer = Sizer::new(&counter);
@@ -282,9 +282,10 @@ fn a_summary_cut_by_its_length_is_refused() {
     let sizer = Sizer::new(&counter);
     // The grammar asks for more than the limit allows.
     let summarizer = server.client(Some("root ::= [a-z]{400,500}"));
-    let settings = SummarizingSettings { max_events: Some(8), summary_tokens: Tokens(8), ..Default::default() };
+    let settings = SummarizingSettings { max_events: Some(8), summary_tokens: Tokens(8), ..short() };
     let policy = LlmSummarizing::new(settings);
-    let state = State::new(&view, &events, &sizer, Budget { window: Some(Tokens(4000)), reserve: Tokens(100) });
+    let mut state = State::new(&view, &events, &sizer, Budget { window: Some(Tokens(4000)), reserve: Tokens(100) });
+    state.recall = false;
     let outcome = runtime.block_on(condense(&Condenser::default(), &policy, &state, &summarizer));
     assert!(!matches!(outcome.result, OutcomeKind::Applied(_)), "{}", outcome.explain());
     assert!(!outcome.facts.tried.is_empty());
@@ -304,9 +305,10 @@ fn a_call_that_is_cancelled_in_flight_records_nothing() {
     let view = View::replay(&events, Rules::Sound);
     let sizer = Sizer::new(&counter);
     let summarizer = server.client(Some("root ::= [a-z]{1500,1800}"));
-    let settings = SummarizingSettings { max_events: Some(8), summary_tokens: Tokens(1000), ..Default::default() };
+    let settings = SummarizingSettings { max_events: Some(8), summary_tokens: Tokens(60), ..short() };
     let policy = LlmSummarizing::new(settings);
-    let state = State::new(&view, &events, &sizer, Budget { window: Some(Tokens(100_000)), reserve: Tokens(100) });
+    let mut state = State::new(&view, &events, &sizer, Budget { window: Some(Tokens(4000)), reserve: Tokens(100) });
+    state.recall = false;
     let poll = |wanted: bool| {
         let server = &server;
         async move {
@@ -322,7 +324,7 @@ fn a_call_that_is_cancelled_in_flight_records_nothing() {
             outcome = condense(&condenser, &policy, &state, &summarizer) => panic!("{}", outcome.explain()),
             () = poll(true) => {}
         }
-        // Dropped: the server notices and stops writing.
+        // Dropped, and the connection with it. This server writes to its end all the same; nobody hears it.
         poll(false).await;
     });
     assert_eq!(Request::build(&view, &events).to_openai_chat(), request);
