@@ -10,6 +10,8 @@ use condenser_policies::{Extractive, Heuristic};
 use condenser_traces::Secrets;
 
 use crate::error::CliError;
+#[cfg(feature = "llm")]
+use crate::terminal::note;
 
 /// Counters, profiles and summarizers by name.
 #[derive(clap::Args, Debug)]
@@ -59,13 +61,14 @@ impl WhoSummarizes {
         format!("{}{kind}", self.summarizer.name())
     }
 
-    /// How many answers a cassette did not have.
-    pub(crate) fn missing(&self) -> u64 {
+    /// Says what a cassette did not have. Whether there was such.
+    pub(crate) fn note_missing(&self) -> bool {
         #[cfg(feature = "llm")]
-        if let Some(client) = &self.client {
-            return client.missing();
+        if let Some((n, first)) = self.client.as_ref().and_then(|client| client.missing()) {
+            note(&format!("{n} summaries are not on the cassette; the first: {first}"));
+            return true;
         }
-        0
+        false
     }
 
     fn without_model(summarizer: impl Summarizer + 'static) -> Self {
@@ -205,7 +208,7 @@ mod llm {
     pub(super) struct Asked(Blocking<Client>);
 
     impl Asked {
-        pub(super) fn missing(&self) -> u64 {
+        pub(super) fn missing(&self) -> Option<(u64, String)> {
             self.0.inner().missing()
         }
 

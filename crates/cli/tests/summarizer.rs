@@ -174,8 +174,9 @@ mod llm {
         );
         write(false, 2);
         let output = condense(folder.path(), "summaries.toml");
-        let told = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(!output.status.success() && told.contains("has no sample 2 of request"), "{told}");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(told.contains("has no sample 2 of request"), "{told}");
+        assert_eq!(record(&output)["provenance"]["fallbacks"][0], "folding");
         assert_eq!(received.lock().expect("no panic").len(), 1);
 
         let compare = [

@@ -1,8 +1,8 @@
 //! A model that can be asked.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use condenser::recall::Redact;
 use condenser::{SummarizeError, Summary, SummaryRequest, Tokens};
@@ -26,7 +26,8 @@ pub struct Client {
     cassette: Option<Cassette>,
     redact: Option<Arc<dyn Redact>>,
     redacted: AtomicU64,
-    missing: AtomicU64,
+    /// How often the cassette did not have what was asked, and the first time in words.
+    missing: Mutex<Option<(u64, String)>>,
 }
 
 impl fmt::Debug for Client {
@@ -63,7 +64,7 @@ impl Client {
             cassette: None,
             redact: None,
             redacted: AtomicU64::new(0),
-            missing: AtomicU64::new(0),
+            missing: Mutex::new(None),
         }
     }
 
@@ -90,9 +91,9 @@ impl Client {
         self.redacted.load(Ordering::Relaxed)
     }
 
-    /// How often the cassette did not have what was asked.
-    pub fn missing(&self) -> u64 {
-        self.missing.load(Ordering::Relaxed)
+    /// How often the cassette did not have what was asked, and the first of these errors; `None`: never.
+    pub fn missing(&self) -> Option<(u64, String)> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Asks the model: `body` is a request as [`Request::render`](condenser::Request::render) gives it for the API of
@@ -110,7 +111,8 @@ impl Client {
         if let Some(cassette) = &self.cassette {
             match cassette.play(self.settings.api, body) {
                 Err(error @ CallError::Cassette(_)) if self.http.is_none() || !cassette.records() => {
-                    self.missing.fetch_add(1, Ordering::Relaxed);
+                    let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+                    missing.get_or_insert_with(|| (0, error.to_string())).0 += 1;
                     return Err(error);
                 }
                 Err(CallError::Cassette(_)) => {}

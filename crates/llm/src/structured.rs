@@ -13,8 +13,11 @@ const PURPOSE: &str =
 /// Fields that the call must have.
 const REQUIRED: [&str; 3] = ["user_context", "completed_tasks", "pending_tasks"];
 
-/// Sections of the text, each with its fields: name, label, and what belongs there.
-const SECTIONS: [(&str, &[(&str, &str, &str)]); 5] = [
+/// A field's name, its label, and what belongs there.
+type Field = (&'static str, &'static str, &'static str);
+
+/// Sections of the text, each with its fields.
+const SECTIONS: [(&str, &[Field]); 5] = [
     (
         "Core information",
         &[
@@ -58,7 +61,7 @@ const SECTIONS: [(&str, &[(&str, &str, &str)]); 5] = [
     ),
 ];
 
-fn fields() -> impl Iterator<Item = &'static (&'static str, &'static str, &'static str)> {
+fn fields() -> impl Iterator<Item = &'static Field> {
     SECTIONS.iter().flat_map(|(_, fields)| fields.iter())
 }
 

@@ -15,7 +15,7 @@ use crate::input::{InputArguments, Met};
 use crate::output::{Output, OutputFormat};
 use crate::subjects::{Choice, Measure, MeasureArguments, Policies, parse_tokens, replay};
 use crate::table::table;
-use crate::terminal::{note, printable};
+use crate::terminal::printable;
 
 /// What a comparison says and what it does not. Every table opens with it.
 const ESTIMATE: &str =
@@ -98,13 +98,8 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<Exit, CliError> {
         OutputFormat::Csv => output.csv(&rows)?,
     }
     output.finish()?;
-    match measure.models.summarizer.missing() {
-        0 => Ok(met.exit(arguments.input.strict)),
-        n => {
-            note(&format!("{n} summaries are not on the cassette; `record = true` records them"));
-            Ok(Exit::Check)
-        }
-    }
+    let is_incomplete = measure.models.summarizer.note_missing();
+    Ok(if is_incomplete { Exit::Check } else { met.exit(arguments.input.strict) })
 }
 
 fn progress(n: usize) -> ProgressBar {

@@ -65,6 +65,7 @@ pub(crate) fn run(arguments: &CondenseArguments) -> Result<Exit, CliError> {
     let condenser = Condenser { fallbacks: &fallbacks, redact: Some(&*models.secrets), ..Condenser::default() };
     let outcome = condenser.run(&*policy, &session.state(&sizer, budgets), models.summarizer.get());
     let milliseconds = started.elapsed().as_secs_f64() * 1e3;
+    models.summarizer.note_missing();
     let refusal = outcome.refusal();
     let mut output = Output::open(None)?;
     let OutcomeKind::Applied(record) = &outcome.result else {
