@@ -1,5 +1,5 @@
 //! Who writes summaries, by name or by file.
-#![expect(clippy::expect_used, clippy::panic, reason = "helpers of tests fail by panicking")]
+#![expect(clippy::expect_used, reason = "helpers of tests fail by panicking")]
 
 use std::path::Path;
 use std::process::{Command, Output};
