@@ -1,5 +1,6 @@
 //! A server that answers by a script, and a session that outgrows its window.
 #![allow(dead_code, reason = "each test file uses its part")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
