@@ -3,6 +3,7 @@
 mod commands;
 mod error;
 mod input;
+mod models;
 mod output;
 mod session;
 mod subjects;
@@ -13,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{compare, condense, convert, formats, log, policies, status, traces, view};
+use crate::commands::{compare, condense, convert, formats, log, policies, profiles, status, traces, view};
 use crate::terminal::note;
 
 /// What each way of shortening an agent's history costs, and what it loses.
@@ -44,6 +45,8 @@ enum Command {
     Traces(traces::TracesCommand),
     /// List the policies.
     Policies(policies::PoliciesArguments),
+    /// List what is known of models: windows, prices, cache rules.
+    Profiles(profiles::ProfilesArguments),
     /// List the trace formats that can be read.
     Formats(formats::FormatsArguments),
     /// Keep sessions in an event log.
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Command::Convert(arguments) => convert::run(&arguments),
         Command::Traces(command) => traces::run(&command),
         Command::Policies(arguments) => policies::run(&arguments),
+        Command::Profiles(arguments) => profiles::run(&arguments),
         Command::Formats(arguments) => formats::run(&arguments),
         Command::Log(command) => log::run(command),
     };

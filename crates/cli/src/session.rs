@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use condenser::{
-    Bound, BudgetSettings, Budgets, Class, Event, EventId, Rules, Sizer, State, TokenCounter, Tokens, View,
-};
+use condenser::{Bound, BudgetSettings, Budgets, Class, Event, EventId, Rules, Sizer, State, Tokens, View};
 use condenser_log::{Access, Log, Options, SessionId};
 
 use crate::error::{CliError, chain};
+use crate::models::{ModelArguments, Models};
 use crate::subjects::parse_tokens;
 
 /// Which session, and what its requests may hold.
@@ -18,12 +17,8 @@ pub(crate) struct SessionArguments {
     /// The session: its id, or its name where only one has it (`condenser log list`).
     #[arg(long, value_name = "ID|NAME")]
     pub(crate) session: String,
-    /// What counts tokens: o200k, cl100k, chars/4 or bytes/4.
-    #[arg(long, value_name = "NAME", default_value = "o200k")]
-    pub(crate) tokenizer: String,
-    /// The model, by its profile.
-    #[arg(long, value_name = "NAME", default_value = "reference")]
-    pub(crate) profile: String,
+    #[command(flatten)]
+    pub(crate) models: ModelArguments,
     /// The context window; stronger than the profile's.
     #[arg(long, value_name = "TOKENS", value_parser = parse_tokens)]
     window: Option<Tokens>,
@@ -63,8 +58,7 @@ fn parse_bound(text: &str) -> Result<Bound, String> {
 
 impl SessionArguments {
     /// The budgets in force.
-    pub(crate) fn budgets(&self) -> Result<Budgets, CliError> {
-        let profile = condenser_models::profile(&self.profile).map_err(|error| CliError::Usage(error.to_string()))?;
+    pub(crate) fn budgets(&self, models: &Models) -> Budgets {
         let settings = BudgetSettings {
             window: self.window,
             reserve: self.reserve,
@@ -73,13 +67,9 @@ impl SessionArguments {
             retained: self.retained.clone(),
             summary_input: self.summary_input.clone(),
             summary_output: self.summary_output.clone(),
-            summarizer_window: None,
+            summarizer_window: models.summarizer.window,
         };
-        Ok(settings.resolve(Some(&profile)))
-    }
-
-    pub(crate) fn counter(&self) -> Result<&'static dyn TokenCounter, CliError> {
-        condenser_models::tokenizer(&self.tokenizer).map_err(|error| CliError::Usage(error.to_string()))
+        settings.resolve(Some(&models.profile))
     }
 }
 

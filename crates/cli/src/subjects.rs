@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use condenser::profile::ModelProfile;
-use condenser::{Policy, Rules, TokenCounter, Tokens};
+use condenser::{Policy, Rules, Tokens};
 use condenser_harness::{ForgetAll, Prepared, RandomForgetting, RandomMasking, Replay, Seen, Settings};
-use condenser_policies::{Extractive, ObservationMasking, PolicyInfo, PolicyKind, RecentEvents, configure, nearest};
+use condenser_policies::{ObservationMasking, PolicyInfo, PolicyKind, RecentEvents, configure, nearest};
 use serde_json::{Map, Value};
 
 use crate::error::CliError;
+use crate::models::{ModelArguments, Models};
 
 /// How a replay is measured.
 #[derive(clap::Args, Debug)]
@@ -17,12 +17,8 @@ pub(crate) struct MeasureArguments {
     /// Room kept for the answer; half the window at most.
     #[arg(long, value_name = "TOKENS", default_value = "4k", value_parser = parse_tokens)]
     pub(crate) reserve: Tokens,
-    /// What counts tokens: o200k, cl100k, chars/4 or bytes/4.
-    #[arg(long, value_name = "NAME", default_value = "o200k")]
-    pub(crate) tokenizer: String,
-    /// Prices and cache rules.
-    #[arg(long, value_name = "NAME", default_value = "reference")]
-    pub(crate) profile: String,
+    #[command(flatten)]
+    pub(crate) models: ModelArguments,
     /// Whether native policies write the addresses of what they remove.
     #[arg(long, value_enum, default_value = "on")]
     pub(crate) recall: Switch,
@@ -45,9 +41,7 @@ pub(crate) enum RulesArgument {
 
 /// The measure, with every name looked up.
 pub(crate) struct Measure {
-    pub(crate) counter: &'static dyn TokenCounter,
-    pub(crate) profile: ModelProfile,
-    pub(crate) summarizer: Extractive,
+    pub(crate) models: Models,
     pub(crate) rules: Rules,
     reserve: Tokens,
     recall: bool,
@@ -55,11 +49,8 @@ pub(crate) struct Measure {
 
 impl MeasureArguments {
     pub(crate) fn resolve(&self) -> Result<Measure, CliError> {
-        let usage = |error: &dyn std::error::Error| CliError::Usage(error.to_string());
         Ok(Measure {
-            counter: condenser_models::tokenizer(&self.tokenizer).map_err(|error| usage(&error))?,
-            profile: condenser_models::profile(&self.profile).map_err(|error| usage(&error))?,
-            summarizer: Extractive::default(),
+            models: self.models.resolve()?,
             rules: match self.rules {
                 RulesArgument::Sound => Rules::Sound,
                 RulesArgument::Openhands => Rules::OpenHands,
@@ -75,8 +66,8 @@ impl Measure {
         Settings {
             window: Some(window),
             reserve: self.reserve,
-            profile: &self.profile,
-            summarizer: &self.summarizer,
+            profile: &self.models.profile,
+            summarizer: self.models.summarizer.get(),
             seed,
             recall: self.recall,
         }

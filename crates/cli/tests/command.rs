@@ -98,7 +98,7 @@ fn each_bad_input_gets_one_clear_message_and_its_exit_code() {
         &folder,
         &["compare", &chat, "--tokenizer", "o200"],
         2,
-        "error: unknown tokenizer \"o200\"; did you mean `o200k`? There are o200k, cl100k, chars/4, bytes/4",
+        "error: unknown tokenizer \"o200\"; did you mean `o200k`? There are o200k, cl100k, estimate, chars/4, bytes/4",
     );
     check_failure(&folder, &["log", "list", &missing], 3, "error: DIR/missing.jsonl: there is no such log");
 }

@@ -466,9 +466,10 @@ impl<'s> Run<'s> {
             });
         }
         let texts = request.events.iter_mut().chain(&mut request.kept).map(|(_, text)| text);
-        for text in texts.chain(&mut request.previous) {
+        for text in texts.chain(&mut request.previous).chain(&mut request.guidance) {
             self.redact(text);
         }
+        self.redact(&mut request.instructions);
     }
 
     fn redact(&mut self, text: &mut String) {

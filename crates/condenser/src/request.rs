@@ -582,7 +582,7 @@ impl<'c> Sizer<'c> {
     fn count(&self, body: &Body<'_>) -> Tokens {
         match body {
             Body::Text(text) => self.counter.count(text),
-            Body::Image(_) => TOKENS_PER_IMAGE,
+            Body::Image(url) => self.counter.image(url),
             Body::Thinking(_) => Tokens::ZERO,
             Body::Call { name, arguments, .. } => self.counter.count(name) + self.counter.count(arguments),
         }

@@ -6,6 +6,8 @@ use std::ops::{Add, AddAssign, Sub};
 
 use serde::{Deserialize, Serialize};
 
+use crate::request::TOKENS_PER_IMAGE;
+
 /// A number of tokens. Addition saturates; subtraction stops at zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -61,6 +63,11 @@ pub trait TokenCounter: Send + Sync {
     fn name(&self) -> &str;
     /// The tokens of `text`; 0 for the empty text.
     fn count(&self, text: &str) -> Tokens;
+    /// The tokens of an image, given its URL or data: the same for all, unless the counter knows its model's rule.
+    fn image(&self, url: &str) -> Tokens {
+        let _ = url;
+        TOKENS_PER_IMAGE
+    }
     /// Whether the counts are an estimate and not a tokenizer's own.
     fn is_estimate(&self) -> bool {
         false

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use condenser::event::{ContentBlock, Event, EventId, EventKind, Role, Source};
+use condenser::event::{ContentBlock, Event, EventId, EventKind, Role, Source, Usage};
 use condenser::recall::Recall;
 use condenser::request::{Bodies, Request, Sizer, text_of};
 use condenser::tokens::{TokenCounter, Tokens};
@@ -77,6 +77,11 @@ impl<'t> Prepared<'t> {
     /// The number of model responses.
     pub fn n_steps(&self) -> usize {
         self.steps.len()
+    }
+
+    /// The usage that was reported for a step's response, counted from 0.
+    pub fn usage(&self, step: usize) -> Option<&Usage> {
+        self.steps.get(step)?.written.iter().find_map(|&event| self.events[event].usage.as_ref())
     }
 
     /// Whether the agent itself ran with condensations. Where it did, what `none` shows was never sent.
@@ -217,6 +222,10 @@ impl TokenCounter for Counted<'_> {
 
     fn is_estimate(&self) -> bool {
         self.inner.is_estimate()
+    }
+
+    fn image(&self, url: &str) -> Tokens {
+        self.inner.image(url)
     }
 
     fn count(&self, text: &str) -> Tokens {

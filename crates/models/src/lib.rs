@@ -1,12 +1,21 @@
 //! Token counters and model profiles by name.
 //!
 //! The tokenizers are byte-pair encoders with the published vocabularies, linear in the length of any input.
-//! Nothing here touches the network. A profile states what one model holds and costs, or is an agreed reference.
+//! [`Estimate`] stands in where a model's tokenizer is not known. Nothing here touches the network. A profile states what
+//! one model holds, costs and caches, and since when; or it is an agreed reference.
 
+mod estimate;
+#[cfg(feature = "huggingface")]
+mod huggingface;
+mod images;
 mod profiles;
 mod tokenizers;
 
-pub use profiles::{PROFILES, UnknownProfile, profile};
+pub use estimate::Estimate;
+#[cfg(feature = "huggingface")]
+pub use huggingface::{HuggingFace, HuggingFaceError};
+pub use images::{ImageRule, WithImages};
+pub use profiles::{Profile, Profiles, ProfilesError, UnknownProfile, profile};
 pub use tokenizers::{TOKENIZERS, UnknownTokenizer, tokenizer};
 
 /// The name out of `known` that `name` was probably meant to be.

@@ -1,4 +1,4 @@
-//! Condensation policies for [`condenser`]: native ones, ports of the systems in use, and a summarizer that needs
+//! Condensation policies for [`condenser`]: native ones, ports of the systems in use, and two summarizers that need
 //! no model.
 //!
 //! Every policy is a plain, deterministic function of the state it is shown; the native ones are made for views under
@@ -50,6 +50,7 @@ pub mod exact;
 mod extractive;
 mod folding;
 pub mod freecode;
+mod heuristic;
 mod hybrid;
 mod layout;
 mod masking;
@@ -73,6 +74,7 @@ pub use configuration::{ConfigurationError, configure};
 pub use craft::{Craft, CraftSettings};
 pub use extractive::Extractive;
 pub use folding::{Folding, FoldingSettings};
+pub use heuristic::Heuristic;
 pub use hybrid::{Hybrid, HybridSettings};
 pub use masking::{MaskingSettings, ObservationMasking};
 pub use none::NoPolicy;

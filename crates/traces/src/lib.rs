@@ -52,7 +52,7 @@ mod write;
 pub use document::{Content, Document, MAX_BYTES};
 pub use error::ReadError;
 pub use reader::{Item, Reader};
-pub use redact::{Redacted, redact};
+pub use redact::{BadPattern, Redacted, Secrets, redact};
 pub use write::{WRITABLE, WriteError, Written, write};
 
 /// One session's active branch, as events.

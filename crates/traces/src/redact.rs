@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use condenser::event::Event;
+use condenser::recall::Redact;
 use regex::{Captures, Regex};
 use serde_json::Value;
 
@@ -39,6 +40,90 @@ pub fn redact(trace: &mut Trace) -> Redacted {
     redactor.redacted
 }
 
+/// A pattern that is no regular expression.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the pattern {pattern:?} cannot be used: {reason}")]
+pub struct BadPattern {
+    /// The pattern.
+    pub pattern: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// Secrets by their shape, as [`redact`] knows them, and those that a caller adds. They give way to one placeholder,
+/// `REDACTED_SECRET`, wherever they stand: what a model is shown does not depend on what was redacted before.
+#[derive(Clone, Debug, Default)]
+pub struct Secrets {
+    patterns: Vec<Regex>,
+    values: Vec<String>,
+}
+
+/// Shorter texts are no secrets.
+const LEAST_VALUE: usize = 8;
+
+impl Secrets {
+    /// Adds a regular expression. Its first group, or the whole match where it has none, is a secret.
+    ///
+    /// # Errors
+    /// [`BadPattern`].
+    pub fn with_pattern(mut self, pattern: &str) -> Result<Self, BadPattern> {
+        let bad = |error: regex::Error| BadPattern { pattern: pattern.to_owned(), reason: error.to_string() };
+        self.patterns.push(Regex::new(pattern).map_err(bad)?);
+        Ok(self)
+    }
+
+    /// Adds a text that is a secret, such as the value of an environment variable. Fewer than 8 bytes are ignored.
+    #[must_use]
+    pub fn with_value(mut self, value: &str) -> Self {
+        let value = value.trim();
+        if value.len() >= LEAST_VALUE && !self.values.iter().any(|known| known == value) {
+            self.values.push(value.to_owned());
+            // A value that holds another goes first.
+            self.values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        }
+        self
+    }
+
+    /// Adds the values of the variables whose names say that they hold secrets.
+    #[must_use]
+    pub fn with_variables(self, variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        let is_secret = |name: &str| {
+            let name = name.to_ascii_uppercase();
+            ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIALS"].iter().any(|word| name.ends_with(word))
+        };
+        variables.into_iter().filter(|(name, _)| is_secret(name)).fold(self, |all, (_, value)| all.with_value(&value))
+    }
+}
+
+impl Redact for Secrets {
+    fn redact<'a>(&self, text: &'a str) -> (Cow<'a, str>, usize) {
+        // The data of images.
+        if text.starts_with("data:") {
+            return (Cow::Borrowed(text), 0);
+        }
+        let mut n = 0;
+        let mut text = Cow::Borrowed(text);
+        for value in &self.values {
+            let found = text.matches(value.as_str()).count();
+            if found > 0 {
+                n += found as u64;
+                text = Cow::Owned(text.replace(value.as_str(), PLACEHOLDER));
+            }
+        }
+        for pattern in SECRETS.iter().chain(&self.patterns) {
+            text = substitute(text, pattern, &mut |part| {
+                (!part.starts_with(PLACEHOLDER)).then(|| {
+                    n += 1;
+                    PLACEHOLDER.to_owned()
+                })
+            });
+        }
+        (text, usize::try_from(n).unwrap_or(usize::MAX))
+    }
+}
+
+const PLACEHOLDER: &str = "REDACTED_SECRET";
+
 /// Placeholders, by what they stand for.
 #[derive(Default)]
 struct Redactor {
@@ -60,13 +145,22 @@ static SECRETS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
         r"\bglpat-[A-Za-z0-9_-]{20,}",
         r"\bxox[abprs]-[A-Za-z0-9-]{10,}",
         r"\bAIza[A-Za-z0-9_-]{35}",
-        r"\b(?:hf|npm)_[A-Za-z0-9]{30,}",
+        r"\b(?:hf|npm|gsk)_[A-Za-z0-9]{30,}",
+        r"\b(?:xai|pplx|whsec)[-_][A-Za-z0-9]{24,}",
+        r"\bpypi-[A-Za-z0-9_-]{40,}",
+        r"\bdckr_pat_[A-Za-z0-9_-]{20,}",
+        r"\bdo[opr]_v1_[a-f0-9]{64}\b",
+        r"\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",
+        r"\b(?:ya29\.|GOCSPX-)[A-Za-z0-9_-]{20,}",
+        r"\bhooks\.slack\.com/services/([A-Z0-9]+/[A-Z0-9]+/[A-Za-z0-9]{16,})",
+        r"\bAGE-SECRET-KEY-1[A-Z0-9]{50,}",
         r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",
         r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----",
         // Values that their names give away.
         r"(?i)\bbearer\s+([A-Za-z0-9._~+/-]{16,}=*)",
+        r#"(?i)\bauthorization["']?\s*[:=]\s*["']?(?:basic|token)\s+([A-Za-z0-9._~+/-]{8,}=*)"#,
         r"://[^/\s:@]+:([^/\s:@]{3,})@",
-        r#"(?i)\b[a-z0-9_]*(?:api_?key|secret|passw(?:or)?d|access_?token|auth_?token)[a-z0-9_]*\\?["']?\s*[:=]\s*\\?["']?([A-Za-z0-9._~+/!@#$%^&*-]{8,})"#,
+        r#"(?i)\b[a-z0-9_]*(?:api[_-]?key|account_?key|private_?key|secret|passw(?:or)?d|passphrase|(?:access|auth|refresh|id|bot)_?token)[a-z0-9_]*\\?["']?\s*[:=]\s*\\?["']?([A-Za-z0-9._~+/!@#$%^&*-]{8,})"#,
     ]
     .iter()
     .filter_map(|pattern| Regex::new(pattern).ok())
@@ -169,22 +263,33 @@ fn replace<'t>(
     prefix: &str,
     count: &mut u64,
 ) -> Cow<'t, str> {
+    let suffix = if prefix == "mail" { "@example.com" } else { "" };
+    substitute(text, pattern, &mut |part| {
+        // What is a placeholder already stays one.
+        if part.starts_with(PLACEHOLDER) || part.ends_with("@example.com") {
+            return None;
+        }
+        *count += 1;
+        let n = known.len() + 1;
+        Some(known.entry(part.to_owned()).or_insert_with(|| format!("{prefix}{n}{suffix}")).clone())
+    })
+}
+
+/// Exchanges what the pattern finds for what `placeholder` gives for it; `None` leaves it.
+fn substitute<'t>(
+    text: Cow<'t, str>,
+    pattern: &Regex,
+    placeholder: &mut dyn FnMut(&str) -> Option<String>,
+) -> Cow<'t, str> {
     if !pattern.is_match(&text) {
         return text;
     }
     let changed = pattern.replace_all(&text, |found: &Captures<'_>| {
         let (whole, part) = whole_and_part(found);
-        // What is a placeholder already stays one.
-        if part.starts_with("REDACTED_SECRET_") || part.ends_with("@example.com") {
-            return whole.to_owned();
-        }
-        *count += 1;
-        let n = known.len() + 1;
-        let suffix = if prefix == "mail" { "@example.com" } else { "" };
-        let placeholder = known.entry(part.to_owned()).or_insert_with(|| format!("{prefix}{n}{suffix}"));
-        match whole.rfind(part) {
-            Some(at) => format!("{}{placeholder}{}", &whole[..at], &whole[at + part.len()..]),
-            None => placeholder.clone(),
+        match (placeholder(part), whole.rfind(part)) {
+            (None, _) => whole.to_owned(),
+            (Some(placeholder), Some(at)) => format!("{}{placeholder}{}", &whole[..at], &whole[at + part.len()..]),
+            (Some(placeholder), None) => placeholder,
         }
     });
     Cow::Owned(changed.into_owned())

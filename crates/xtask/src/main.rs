@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its product")]
 
 mod conformance;
+mod models;
 mod prove;
 mod record_fixtures;
 mod schema;
@@ -32,6 +33,11 @@ enum Command {
         /// The folder of suites [default: $CONDENSER_SHARED/conformance and fixtures/conformance].
         dir: Option<PathBuf>,
     },
+    /// Install a small model with its server on this machine, and run the tests against it.
+    Models {
+        /// Only this.
+        what: Option<models::What>,
+    },
     /// Run the scripted sessions and write what they give to fixtures/traces. Needs sh, git and the usual tools.
     RecordFixtures {
         /// Compare with what is there instead of writing; the first difference ends it.
@@ -40,7 +46,7 @@ enum Command {
         /// Names of scenarios [default: all].
         scenarios: Vec<String>,
     },
-    /// Run a proof that is too heavy for every change: requests, policies, kill, memory, sqlx, sdk.
+    /// Run a proof that is too heavy for every change: requests, policies, kill, memory, sqlx, sdk, cache, tokens.
     Prove {
         /// Which one.
         name: String,
@@ -60,6 +66,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Test { require } => test::command(&require),
         Command::Conformance { dir } => conformance::command(dir),
+        Command::Models { what } => models::command(what),
         Command::RecordFixtures { check, scenarios } => record_fixtures::command(check, &scenarios),
         Command::Prove { name, paths } => prove::command(&name, &paths),
         Command::Schema { check } => schema::command(check),

@@ -1,7 +1,9 @@
 //! `cargo xtask prove NAME`: proofs that are too heavy for every change.
 
+mod cache;
 mod log_memory;
 mod policies;
+mod tokens;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -30,7 +32,9 @@ pub(crate) fn command(name: &str, paths: &[PathBuf]) -> anyhow::Result<bool> {
         "memory" => log_memory::command(),
         "sqlx" => sqlx(),
         "sdk" => sdk(paths),
-        _ => bail!("unknown proof {name:?}; there are: requests, policies, kill, memory, sqlx, sdk"),
+        "cache" => cache::command(),
+        "tokens" => tokens::command(),
+        _ => bail!("unknown proof {name:?}; there are: requests, policies, kill, memory, sqlx, sdk, cache, tokens"),
     }
 }
 

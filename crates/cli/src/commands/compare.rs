@@ -98,7 +98,8 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<Exit, CliError> {
         OutputFormat::Csv => output.csv(&rows)?,
     }
     output.finish()?;
-    Ok(met.exit(arguments.input.strict))
+    let is_incomplete = measure.models.summarizer.note_missing();
+    Ok(if is_incomplete { Exit::Check } else { met.exit(arguments.input.strict) })
 }
 
 fn progress(n: usize) -> ProgressBar {
@@ -131,7 +132,7 @@ fn compare_trace(
 ) -> Compared {
     let subject =
         Subject { trace: &trace.name, format: trace.format, task: trace.task.as_deref(), events: &trace.events };
-    let prepared = Prepared::new(subject, measure.counter, measure.rules);
+    let prepared = Prepared::new(subject, measure.models.counter, measure.rules);
     let mut runs = Vec::new();
     for window in windows(arguments) {
         for choice in choices {
@@ -164,7 +165,7 @@ fn windows(arguments: &CompareArguments) -> Vec<Tokens> {
 }
 
 fn tables(arguments: &CompareArguments, measure: &Measure, traces: &[Compared]) -> String {
-    let prices = charged(&measure.profile);
+    let prices = charged(&measure.models.profile);
     let mut text = format!("{ESTIMATE}\n");
     let several = windows(arguments).len() > 1;
     for trace in traces {
@@ -283,18 +284,19 @@ fn lifts(means: &[PolicyMeans]) -> String {
 fn footer(arguments: &CompareArguments, measure: &Measure, prices: Option<&Prices>) -> String {
     let windows: Vec<String> = windows(arguments).iter().map(|window| tokens(window.0)).collect();
     let mut text = format!(
-        "\nwindow {}, reserve {}, tokenizer {}{}, summarizer extractive (not an LLM summary), recall {}, rules {}\n",
+        "\nwindow {}, reserve {}, tokenizer {}{}, summarizer {}, recall {}, rules {}\n",
         windows.join(" and "),
         tokens(arguments.measure.reserve.0),
-        measure.counter.name(),
-        if measure.counter.is_estimate() { " (an estimate)" } else { "" },
+        measure.models.counter.name(),
+        if measure.models.counter.is_estimate() { " (an estimate)" } else { "" },
+        measure.models.summarizer.described(),
         word(&arguments.measure.recall),
         word(&arguments.measure.rules),
     );
     if let Some(prices) = prices {
         text.push_str(&format!(
             "profile {}: USD per million tokens, input {:.2}, cache read {:.2}, cache write {:.2}, output {:.2}\n",
-            measure.profile.name, prices.input, prices.cache_read, prices.cache_write, prices.output
+            measure.models.profile.name, prices.input, prices.cache_read, prices.cache_write, prices.output
         ));
     }
     text.push_str(

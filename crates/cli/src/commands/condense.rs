@@ -8,7 +8,7 @@ use std::time::Instant;
 use condenser::event::{CondensationRequest, Event, EventKind, Source};
 use condenser::{Condensation, Condenser, OutcomeKind, Policy, Sizer, Tokens};
 use condenser_log::Access;
-use condenser_policies::{Extractive, Folding, RecentEvents};
+use condenser_policies::{Folding, RecentEvents};
 use serde_json::{Value, json};
 
 use crate::commands::status::StatusFormat;
@@ -51,20 +51,21 @@ pub(crate) fn run(arguments: &CondenseArguments) -> Result<Exit, CliError> {
         Some(path) => with_prompt(&arguments.policy, path)?,
         None => Policies::read(arguments.policies.as_deref())?.policy(&arguments.policy)?,
     };
-    let counter = arguments.session.counter()?;
-    let budgets = arguments.session.budgets()?;
+    let models = arguments.session.models.resolve()?;
+    let budgets = arguments.session.budgets(&models);
     let access = if arguments.dry_run { Access::Read } else { Access::Write };
     let mut session = Session::open(&arguments.session.db, &arguments.session.session, access)?;
     if !arguments.if_needed {
         let asked = CondensationRequest { requested_by: Some("user".into()), guidance: arguments.guidance.clone() };
         append(&mut session, EventKind::CondensationRequest(asked), arguments.dry_run)?;
     }
-    let sizer = Sizer::new(counter);
+    let sizer = Sizer::new(models.counter);
     let started = Instant::now();
     let fallbacks: [&dyn Policy; 2] = [&Folding::default(), &RecentEvents::default()];
-    let condenser = Condenser { fallbacks: &fallbacks, ..Condenser::default() };
-    let outcome = condenser.run(&*policy, &session.state(&sizer, budgets), &Extractive::default());
+    let condenser = Condenser { fallbacks: &fallbacks, redact: Some(&*models.secrets), ..Condenser::default() };
+    let outcome = condenser.run(&*policy, &session.state(&sizer, budgets), models.summarizer.get());
     let milliseconds = started.elapsed().as_secs_f64() * 1e3;
+    models.summarizer.note_missing();
     let refusal = outcome.refusal();
     let mut output = Output::open(None)?;
     let OutcomeKind::Applied(record) = &outcome.result else {

@@ -26,8 +26,9 @@ pub(crate) enum StatusFormat {
 }
 
 pub(crate) fn run(arguments: &StatusArguments) -> Result<Exit, CliError> {
-    let counter = arguments.session.counter()?;
-    let budgets = arguments.session.budgets()?;
+    let models = arguments.session.models.resolve()?;
+    let budgets = arguments.session.budgets(&models);
+    let counter = models.counter;
     let session = Session::open(&arguments.session.db, &arguments.session.session, Access::Read)?;
     let sizer = Sizer::new(counter);
     let state = session.state(&sizer, budgets);

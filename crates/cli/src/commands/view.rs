@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &ViewArguments) -> Result<Exit, CliError> {
     let trace = read(arguments)?;
     let subject =
         Subject { trace: &trace.name, format: trace.format, task: trace.task.as_deref(), events: &trace.events };
-    let prepared = Prepared::new(subject, measure.counter, measure.rules);
+    let prepared = Prepared::new(subject, measure.models.counter, measure.rules);
     let n_steps = prepared.n_steps();
     let settings = measure.settings(arguments.window, 0);
     let exists = |step: usize| {
@@ -209,7 +209,7 @@ fn text(arguments: &ViewArguments, seen: &Seen<'_>, n_steps: usize, choice: &Cho
         seen.step + 1,
         arguments.policy,
         seen.tokens,
-        arguments.measure.tokenizer,
+        arguments.measure.models.tokenizer,
         seen.view.len(),
         if choice.name() == "none" { 0 } else { seen.view.records().len() },
     );

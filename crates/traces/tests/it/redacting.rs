@@ -1,7 +1,8 @@
 //! What is taken out of a trace before it travels.
 
 use crate::common::{check_trace, read_one};
-use condenser_traces::{Redacted, redact, write};
+use condenser::recall::Redact as _;
+use condenser_traces::{Redacted, Secrets, redact, write};
 use serde_json::json;
 
 #[test]
@@ -42,4 +43,46 @@ fn what_has_no_such_shape_stays() {
     assert_eq!(trace.events[1], before[1]);
     let after = write(&[trace], "openai-chat").unwrap().values;
     assert_eq!(after[0][0]["content"], json!(text.replace("git@github.com", "mail1@example.com")));
+}
+
+#[test]
+fn what_a_model_is_shown_holds_one_placeholder_and_is_counted() {
+    let rules = Secrets::default()
+        .with_pattern(r"ticket-(\d{6})")
+        .unwrap()
+        .with_value("correct horse")
+        .with_value("short")
+        .with_variables(
+            [("MY_TOKEN", "from-the-env"), ("HOME_DIR", "not-a-secret")].map(|(n, v)| (n.into(), v.into())),
+        );
+    let long = |n: usize| "aB3".repeat(n);
+    for (text, expected, n) in [
+        ("nothing here, not even a password: or a token".to_owned(), None, 0),
+        (
+            "ticket-123456 of correct horse; short stays".to_owned(),
+            Some("ticket-REDACTED_SECRET of REDACTED_SECRET; short stays"),
+            2,
+        ),
+        ("echo from-the-env not-a-secret".to_owned(), Some("echo REDACTED_SECRET not-a-secret"), 1),
+        (format!("gsk_{0} and SG.{0}.{0}", long(11)), Some("REDACTED_SECRET and REDACTED_SECRET"), 2),
+        (
+            format!("{{\"Authorization\": \"Basic {}==\"}}", long(5)),
+            Some("{\"Authorization\": \"Basic REDACTED_SECRET\"}"),
+            1,
+        ),
+        (format!("AccountKey={};x", long(9)), Some("AccountKey=REDACTED_SECRET;x"), 1),
+        (
+            format!("https://hooks.slack.com/services/T0/B0/{}", long(8)),
+            Some("https://hooks.slack.com/services/REDACTED_SECRET"),
+            1,
+        ),
+        ("api_key=REDACTED_SECRET".to_owned(), None, 0),
+    ] {
+        let (shown, found) = rules.redact(&text);
+        assert_eq!((shown.as_ref(), found), (expected.unwrap_or(&text), n));
+        let (again, found) = rules.redact(&shown);
+        assert_eq!((again.as_ref(), found), (shown.as_ref(), 0), "a second time");
+    }
+    let error = Secrets::default().with_pattern("(").unwrap_err().to_string();
+    assert!(error.starts_with("the pattern \"(\" cannot be used: "), "{error}");
 }
