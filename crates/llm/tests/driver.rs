@@ -1,4 +1,5 @@
 //! Condensations driven to their outcome by a model behind HTTP.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Nothing that is secret gets out: not into what is sent, logged, recorded or said in an error.
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 mod common;
 
