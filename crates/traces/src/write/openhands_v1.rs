@@ -1,11 +1,14 @@
 //! OpenHands events: one JSON object a line, or benchmark rows.
 
+use std::collections::HashMap;
+
+use condenser::condenser::digest;
 use condenser::event::{Action, ContentBlock, Event, EventKind, Message, Observation, Outcome, Role, Source};
 use condenser::request::ToolSchema;
 use serde_json::{Map, Value, json};
 
 use super::{WriteError, Written, left_out, put_content};
-use crate::Trace;
+use crate::{Diagnostic, Trace};
 
 const NAME: &str = "openhands-v1";
 
@@ -16,6 +19,11 @@ pub(super) fn write(traces: &[Trace]) -> Result<Written, WriteError> {
         [trace] if trace.format != NAME => {
             let (values, unsaid) = made(&trace.events);
             diagnostics = left_out(unsaid.into_iter(), NAME);
+            let n_others = trace.events.iter().filter(|event| !is_store_id(event.id.as_str())).count();
+            if n_others > 0 {
+                let what = "ids are none that the SDK's store takes; each gave way to one made from it";
+                diagnostics.push(Diagnostic::new("ids", format!("{n_others} {what}")));
+            }
             values
         }
         traces if traces.iter().all(|trace| trace.format == NAME) => {
@@ -200,10 +208,10 @@ fn part(block: &ContentBlock) -> Value {
 
 /// The events of another format in the shapes that the SDK accepts, and those it has no words for.
 fn made(events: &[Event]) -> (Vec<Value>, Vec<&Event>) {
-    let mut actions: std::collections::HashMap<&str, &str> = std::collections::HashMap::new();
+    let mut actions: HashMap<&str, String> = HashMap::new();
     let (mut values, mut unsaid) = (Vec::new(), Vec::new());
     for event in events {
-        let id = event.id.as_str();
+        let id = store_id(event.id.as_str());
         let (mut map, from) = match &event.kind {
             EventKind::SystemPrompt(prompt) => {
                 let text = said(&super::text_of(&prompt.content));
@@ -225,7 +233,7 @@ fn made(events: &[Event]) -> (Vec<Value>, Vec<&Event>) {
                 (map, if role == "assistant" { Source::Agent } else { Source::User })
             }
             EventKind::Action(action) => {
-                actions.insert(&action.call_id, id);
+                actions.insert(&action.call_id, id.clone());
                 let thought: Vec<Value> = action.thought.iter().filter_map(ContentBlock::as_text).map(said).collect();
                 let mut map = json!({
                     "kind": "ActionEvent", "thought": thought, "action": null,
@@ -233,7 +241,7 @@ fn made(events: &[Event]) -> (Vec<Value>, Vec<&Event>) {
                     "tool_name": action.tool_name, "tool_call_id": action.call_id,
                     "tool_call": {"id": action.call_id, "name": action.tool_name, "arguments": action.arguments,
                         "origin": "completion"},
-                    "llm_response_id": action.response_id.as_deref().unwrap_or(id),
+                    "llm_response_id": action.response_id.as_deref().unwrap_or(&id),
                 });
                 if let Some(reasoning) = &action.reasoning {
                     map["reasoning_content"] = Value::from(reasoning.as_str());
@@ -260,9 +268,11 @@ fn made(events: &[Event]) -> (Vec<Value>, Vec<&Event>) {
                 (map, Source::Environment)
             }
             EventKind::Condensation(record) if record.rewrites.is_empty() => {
+                let forgotten: Vec<String> =
+                    record.forgotten_event_ids.iter().map(|id| store_id(id.as_str())).collect();
                 let mut map = json!({
-                    "kind": "Condensation", "forgotten_event_ids": record.forgotten_event_ids,
-                    "llm_response_id": record.llm_response_id.as_deref().unwrap_or(id),
+                    "kind": "Condensation", "forgotten_event_ids": forgotten,
+                    "llm_response_id": record.llm_response_id.as_deref().unwrap_or(&id),
                 });
                 if let Some((summary, offset)) = record.shown_summary() {
                     (map["summary"], map["summary_offset"]) = (Value::from(summary), Value::from(offset));
@@ -281,6 +291,24 @@ fn made(events: &[Event]) -> (Vec<Value>, Vec<&Event>) {
         values.push(map);
     }
     (values, unsaid)
+}
+
+/// The SDK names a file after each event and finds only names of these characters again.
+fn is_store_id(id: &str) -> bool {
+    id.len() >= 8 && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+}
+
+/// The id, or one made from it that the SDK's store takes. A summary's keeps naming its condensation.
+fn store_id(id: &str) -> String {
+    if is_store_id(id) {
+        return id.to_owned();
+    }
+    if let Some(condensation) = id.strip_suffix("-summary") {
+        return format!("{}-summary", store_id(condensation));
+    }
+    let hash = digest([id]);
+    let parts = [(0, 8), (8, 12), (12, 16), (16, 20), (20, 32)].map(|(start, end)| &hash[start..end]);
+    parts.join("-")
 }
 
 /// A tool that the SDK did not make itself: of its kinds, the one for tools that are known by their schema alone.
