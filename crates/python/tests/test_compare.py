@@ -6,7 +6,7 @@ import sys
 import threading
 
 import pytest
-from conftest import TRACES
+from helpers import TRACES
 from test_condenser import Oldest, Raises
 
 import condenser

@@ -7,7 +7,7 @@ import threading
 import traceback
 
 import pytest
-from conftest import call, session
+from helpers import call, session
 
 import condenser
 from condenser import (

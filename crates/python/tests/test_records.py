@@ -6,7 +6,7 @@ import copy
 import pickle
 
 import pytest
-from conftest import call, say, session
+from helpers import call, say, session
 
 import condenser
 from condenser import Condensation, Event, InvalidInput, View

@@ -6,7 +6,7 @@ import json
 import pickle
 
 import pytest
-from conftest import call, say, session
+from helpers import call, say, session
 
 import condenser
 from condenser import Condensation, Log, LogError, ReadError, StaleError, Trace, View
