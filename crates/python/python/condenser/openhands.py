@@ -442,7 +442,10 @@ def write_conversation(
     workspace: Optional[StrPath] = None,
 ) -> uuid.UUID:
     """Writes a trace as a conversation that the SDK reopens: `Conversation(agent=…, persistence_dir=…,
-    conversation_id=…)`. The id of the conversation, which must be a new one."""
+    conversation_id=…)`. The id of the conversation, which must be a new one.
+
+    A trace without a system prompt gets the agent's. A trace of the SDK itself names its tools' classes, which the
+    program that opens it must have imported."""
     conversation_id = conversation_id or uuid.uuid4()
     folder = Path(persistence_dir) / conversation_id.hex
     if folder.exists():
@@ -453,9 +456,14 @@ def write_conversation(
         workspace=LocalWorkspace(working_dir=os.fspath(workspace or Path.cwd())),
         persistence_dir=os.fspath(folder),
     )
+    lines = write_traces([trace], "openhands-v1").splitlines()
+    if not any(event.kind == "system_prompt" for event in trace.events[:3]):
+        # The SDK resumes no conversation without one.
+        prompt = SystemPromptEvent(system_prompt=TextContent(text=agent.static_system_message), tools=[])
+        lines.insert(0, prompt.model_dump_json(exclude_none=True))
     events = folder / "events"
     events.mkdir(exist_ok=True)
-    for number, line in enumerate(write_traces([trace], "openhands-v1").splitlines()):
+    for number, line in enumerate(lines):
         name = f"event-{number:05}-{json.loads(line)['id']}.json"
         (events / name).write_text(line, encoding="utf-8")
     return conversation_id

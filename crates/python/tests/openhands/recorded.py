@@ -13,6 +13,7 @@ import pytest
 
 os.environ.setdefault("OPENHANDS_SUPPRESS_BANNER", "1")
 os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+os.environ.setdefault("ALLOW_SHORT_CONTEXT_WINDOWS", "True")
 pytest.importorskip("openhands.sdk", reason="the OpenHands SDK is not installed here")
 
 logging.disable(logging.WARNING)
