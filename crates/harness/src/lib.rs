@@ -11,6 +11,7 @@ mod effect;
 mod evidence;
 mod items;
 mod prefix;
+mod random;
 mod replay;
 mod rereads;
 mod row;
