@@ -15,6 +15,7 @@ mod random;
 mod replay;
 mod rereads;
 mod row;
+pub mod statistics;
 mod table;
 mod time;
 mod trace;
