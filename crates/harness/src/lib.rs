@@ -11,6 +11,7 @@ mod effect;
 mod evidence;
 mod items;
 mod prefix;
+pub mod probes;
 mod random;
 mod replay;
 mod rereads;
