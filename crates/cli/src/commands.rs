@@ -7,6 +7,7 @@ pub(crate) mod formats;
 pub(crate) mod log;
 pub(crate) mod policies;
 pub(crate) mod profiles;
+pub(crate) mod stats;
 pub(crate) mod status;
 pub(crate) mod traces;
 pub(crate) mod view;

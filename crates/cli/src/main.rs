@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{compare, condense, convert, formats, log, policies, profiles, status, traces, view};
+use crate::commands::{compare, condense, convert, formats, log, policies, profiles, stats, status, traces, view};
 use crate::terminal::note;
 
 /// What each way of shortening an agent's history costs, and what it loses.
@@ -32,6 +32,8 @@ struct Arguments {
 enum Command {
     /// Replay traces under policies: tokens, cost, evidence kept and lost.
     Compare(compare::CompareArguments),
+    /// Say what differences between policies are worth: intervals, wins, the smallest that could have been shown.
+    Stats(stats::StatsArguments),
     /// Show what the model would have been shown at a step.
     View(view::ViewArguments),
     /// Condense a session of a log, and show what went.
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Compare(arguments) => compare::run(&arguments),
+        Command::Stats(arguments) => stats::run(&arguments),
         Command::View(arguments) => view::run(&arguments),
         Command::Condense(arguments) => condense::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),

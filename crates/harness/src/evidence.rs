@@ -213,7 +213,7 @@ fn held_by_kind(items: &Items, kind: &EventKind) -> Vec<ItemId> {
 }
 
 /// The events that a text names as `[event <id>]`.
-fn addresses(text: &str, by_id: &HashMap<&EventId, usize>) -> Vec<usize> {
+pub(crate) fn addresses(text: &str, by_id: &HashMap<&EventId, usize>) -> Vec<usize> {
     let named = text.split("[event ").skip(1).filter_map(|rest| rest.split_once(']'));
     let mut found: Vec<usize> = named.filter_map(|(id, _)| by_id.get(&EventId::from(id)).copied()).collect();
     found.sort_unstable();
