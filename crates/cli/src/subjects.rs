@@ -240,16 +240,24 @@ pub(crate) fn replay(
     choice: &Choice,
     settings: &Settings<'_>,
     matched: Option<&dyn Policy>,
-    observe: &mut dyn FnMut(&Seen<'_>),
+    observe: Option<&mut dyn FnMut(&Seen<'_>)>,
 ) -> Replay {
     let other = |default: &dyn Policy| condenser_harness::run(prepared, matched.unwrap_or(default), settings);
     let seed = settings.seed;
     let policy: &dyn Policy = match choice {
-        Choice::Recorded => return condenser_harness::run_recorded(prepared, settings, observe),
+        Choice::Recorded => {
+            return match observe {
+                Some(observe) => condenser_harness::run_recorded_observed(prepared, settings, observe),
+                None => condenser_harness::run_recorded(prepared, settings),
+            };
+        }
         Choice::Policy(policy) => &**policy,
         Choice::ForgetAll => &ForgetAll,
         Choice::RandomMasking => &RandomMasking::matching(prepared, &other(&ObservationMasking::default()), seed),
         Choice::RandomForgetting => &RandomForgetting::matching(prepared, &other(&RecentEvents::default()), seed),
     };
-    condenser_harness::run_observed(prepared, policy, settings, observe)
+    match observe {
+        Some(observe) => condenser_harness::run_observed(prepared, policy, settings, observe),
+        None => condenser_harness::run(prepared, policy, settings),
+    }
 }

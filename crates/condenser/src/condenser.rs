@@ -27,7 +27,6 @@ use crate::policy::{
     Edit, Failure, Frame, NoPlan, Plan, Policy, Reason, Requirement, State, SummarizeError, Summary, SummaryRequest,
 };
 use crate::recall::Redact;
-use crate::request::Request;
 use crate::tokens::Tokens;
 
 pub use crate::guard::{digest, pinned_digest};
@@ -605,15 +604,13 @@ impl<'s> Run<'s> {
                 return Err(Failure::Pinned(pinned.map(|entry| entry.id().clone()).collect()));
             }
         }
-        let request = Request::build(&preview, state.bodies);
-        if !record.rewrites.is_empty() {
-            let sizes = request.entry_tokens(preview.len(), state.sizer);
-            for (entry, size) in preview.iter().zip(sizes) {
-                if let Some(rewrite) = record.rewrites.get_mut(entry.id()) {
-                    rewrite.tokens = Some(size.0);
-                }
+        let before = state.counted();
+        let (after, sizes) = state.sizer.sizes(&preview, state.bodies);
+        for (entry, size) in preview.iter().zip(sizes) {
+            if let Some(rewrite) = record.rewrites.get_mut(entry.id()) {
+                rewrite.tokens = Some(size.0);
             }
         }
-        Ok((state.counted(), request.tokens(state.sizer)))
+        Ok((before, after))
     }
 }

@@ -99,10 +99,7 @@ impl<'a> State<'a> {
     }
 
     fn sizes(&self) -> &(Tokens, Vec<Tokens>) {
-        self.sizes.get_or_init(|| {
-            let request = self.request();
-            (request.tokens(self.sizer), request.entry_tokens(self.view.len(), self.sizer))
-        })
+        self.sizes.get_or_init(|| self.sizer.sizes(self.view, self.bodies))
     }
 
     /// Size of the complete request, as counted.

@@ -6,6 +6,7 @@
 
 pub mod anthropic;
 mod api;
+mod incremental;
 pub mod openai;
 pub mod responses;
 
@@ -22,6 +23,7 @@ use crate::view::{Entry, PREVIEW_SEQ, View};
 
 use api::Lowering;
 pub use api::{Api, IMAGE_MARKER, ToolSchema, UnknownApi, Violation, validate};
+pub use incremental::{Incremental, Tail};
 
 /// The result of a call that has none.
 pub const NO_RESULT: &str = "[no result recorded]";
@@ -189,7 +191,7 @@ pub enum Speaker {
 }
 
 /// One message.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Turn<'a> {
     /// Who speaks.
     pub speaker: Speaker,
@@ -198,7 +200,7 @@ pub struct Turn<'a> {
 }
 
 /// One piece of a turn, and where it comes from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Part<'a> {
     /// The view position of the entry, or `None` for text that stands in for something missing.
     pub entry: Option<usize>,
@@ -232,15 +234,8 @@ pub enum Body<'a> {
 impl<'a> Request<'a> {
     /// Lowers a view. Never fails: what cannot be sent is repaired or left out, and counted.
     pub fn build(view: &'a View, bodies: &'a (impl Bodies + ?Sized)) -> Self {
-        let mut builder = Builder { request: Self::default(), open_run: None, results: HashMap::new() };
-        let entries: Vec<(Entry<'a>, Shown<'a>)> = view
-            .iter()
-            .filter_map(|entry| {
-                let shown = Shown::of(entry, bodies);
-                builder.request.facts.missing_bodies += u64::from(shown.is_none());
-                shown.map(|shown| (entry, shown))
-            })
-            .collect();
+        let mut builder = Builder::default();
+        let entries = builder.entries(view, 0, bodies);
         builder.match_results(&entries);
         let mut index = 0;
         while index < entries.len() {
@@ -275,17 +270,44 @@ impl<'a> Request<'a> {
     }
 }
 
+/// Positions here are places among the entries that are lowered.
+#[derive(Default)]
 struct Builder<'a> {
     request: Request<'a>,
     /// The response whose assistant turn is the newest turn and may still grow.
     open_run: Option<String>,
-    /// Position of a call among the entries to the position of its result.
+    /// Position of a call to the position of its result.
     results: HashMap<usize, usize>,
+    /// Position of a call to that of the last answer to it, shown or not.
+    last_answer: HashMap<usize, usize>,
+    /// Answers to no call among the entries.
+    orphans: Vec<usize>,
+    /// The last of the answers to the calls that were added.
+    reach: usize,
+    /// Whether a turn of the user was added.
+    has_user: bool,
+    /// Whether what was added last went into a turn that was there.
+    joined: bool,
 }
 
 type Entries<'a> = [(Entry<'a>, Shown<'a>)];
 
 impl<'a> Builder<'a> {
+    /// The entries from a view position on, those with bodies.
+    fn entries(
+        &mut self,
+        view: &'a View,
+        from: usize,
+        bodies: &'a (impl Bodies + ?Sized),
+    ) -> Vec<(Entry<'a>, Shown<'a>)> {
+        let with_body = |entry: Entry<'a>| {
+            let shown = Shown::of(entry, bodies);
+            self.request.facts.missing_bodies += u64::from(shown.is_none());
+            shown.map(|shown| (entry, shown))
+        };
+        view.iter().skip(from).filter_map(with_body).collect()
+    }
+
     /// Binds each result to the newest earlier call with its id; the first final answer wins over interim ones.
     fn match_results(&mut self, entries: &Entries<'a>) {
         let mut newest: HashMap<&str, usize> = HashMap::new();
@@ -298,8 +320,10 @@ impl<'a> Builder<'a> {
                 EventKind::Observation(observation) => {
                     let Some(&call) = newest.get(observation.call_id.as_str()) else {
                         self.request.facts.orphan_results += 1;
+                        self.orphans.push(position);
                         continue;
                     };
+                    self.last_answer.insert(call, position);
                     let replaces = self.results.get(&call).is_none_or(|&older| is_interim(&entries[older].1));
                     let loser = if replaces { self.results.insert(call, position) } else { Some(position) };
                     self.request.facts.orphan_results += u64::from(loser.is_some());
@@ -371,6 +395,7 @@ impl<'a> Builder<'a> {
             Some(turn) if turn.speaker == Speaker::User => {
                 self.request.facts.blank_messages += u64::from(parts.is_empty());
                 turn.parts.extend(parts);
+                self.joined = true;
             }
             _ => self.push(Speaker::User, parts),
         }
@@ -430,7 +455,10 @@ impl<'a> Builder<'a> {
         }
         let joins = response.is_some() && self.open_run == response;
         match self.request.turns.last_mut() {
-            Some(turn) if joins && turn.speaker == Speaker::Assistant => turn.parts.extend(parts),
+            Some(turn) if joins && turn.speaker == Speaker::Assistant => {
+                turn.parts.extend(parts);
+                self.joined = true;
+            }
             _ => self.request.turns.push(Turn { speaker: Speaker::Assistant, parts }),
         }
         self.open_run = None;
@@ -500,9 +528,13 @@ fn is_interim(shown: &Shown<'_>) -> bool {
 }
 
 fn part<'a>(entry: Entry<'a>, body: Body<'a>) -> Part<'a> {
+    Part { entry: Some(entry.index()), key: key_of(entry), body }
+}
+
+/// What names the content of an entry: see [`Part::key`].
+fn key_of(entry: Entry<'_>) -> Option<(usize, usize)> {
     let rewritten_by = entry.rewrite().map_or(entry.seq(), |(_, seq)| seq);
-    let key = (rewritten_by != PREVIEW_SEQ).then_some((entry.seq(), rewritten_by));
-    Part { entry: Some(entry.index()), key, body }
+    (rewritten_by != PREVIEW_SEQ).then_some((entry.seq(), rewritten_by))
 }
 
 /// Adds the blocks of an entry, borrowed where it is stored as shown. Blank text is left out.
@@ -555,6 +587,15 @@ pub struct Sizer<'c> {
     counter: &'c dyn TokenCounter,
     parts: RefCell<HashMap<PartKey, Tokens>>,
     tools: RefCell<HashMap<usize, Tokens>>,
+    newest: RefCell<Sizes>,
+}
+
+/// The sizes of the request that was measured last.
+#[derive(Default)]
+struct Sizes {
+    lowering: Incremental,
+    turns: Vec<Tokens>,
+    entries: Vec<Tokens>,
 }
 
 impl std::fmt::Debug for Sizer<'_> {
@@ -566,7 +607,29 @@ impl std::fmt::Debug for Sizer<'_> {
 impl<'c> Sizer<'c> {
     /// A sizer for the requests of one log.
     pub fn new(counter: &'c dyn TokenCounter) -> Self {
-        Self { counter, parts: RefCell::default(), tools: RefCell::default() }
+        Self { counter, parts: RefCell::default(), tools: RefCell::default(), newest: RefCell::default() }
+    }
+
+    /// The size of a view's whole request, and of each entry of the view, as [`Request::tokens`] and
+    /// [`Request::entry_tokens`] give them. Only what is not as in the view measured before is lowered.
+    pub fn sizes(&self, view: &View, bodies: &(impl Bodies + ?Sized)) -> (Tokens, Vec<Tokens>) {
+        let Sizes { lowering, turns, entries } = &mut *self.newest.borrow_mut();
+        let tail = lowering.next(view, bodies);
+        turns.truncate(tail.n_turns);
+        entries.truncate(tail.n_entries);
+        entries.resize(view.len(), Tokens::ZERO);
+        for turn in &tail.request.turns {
+            let mut size = TOKENS_PER_MESSAGE;
+            self.each(&turn.parts, |part, tokens| {
+                size += tokens;
+                if let Some(entry) = part.entry.and_then(|entry| entries.get_mut(entry)) {
+                    *entry += tokens;
+                }
+            });
+            turns.push(size);
+        }
+        let tools = tail.request.tools.map_or(Tokens::ZERO, |tools| self.tools(tools));
+        (tools + turns.iter().copied().sum(), entries.clone())
     }
 
     /// The counter.

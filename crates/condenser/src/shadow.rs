@@ -9,7 +9,6 @@ use crate::condensation::Condensation;
 use crate::condenser::{Condenser, Outcome, OutcomeKind};
 use crate::event::EventId;
 use crate::policy::{Policy, State, Summarizer};
-use crate::request::Request;
 use crate::tokens::Tokens;
 
 /// Our decision beside the host's.
@@ -52,7 +51,7 @@ pub fn shadow(
     let size = |record: Option<&Condensation>| match record {
         Some(record) => {
             let preview = state.view.preview(&EventId::new("shadow"), record);
-            Request::build(&preview, state.bodies).tokens(state.sizer)
+            state.sizer.sizes(&preview, state.bodies).0
         }
         None => state.counted(),
     };

@@ -5,8 +5,11 @@ mod common;
 
 use common::{log, ops};
 use condenser::event::{Action, Observation, Outcome, Role};
-use condenser::request::{Api, Facts, validate};
-use condenser::{ContentBlock, Event, EventKind, Pushed, Request, Rules, Shown, View};
+use condenser::request::{Api, Facts, Incremental, validate};
+use condenser::tokens::CharsPer4;
+use condenser::{
+    Condensation, ContentBlock, Event, EventId, EventKind, Pushed, Request, RewriteOp, Rules, Shown, Sizer, View,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -255,6 +258,51 @@ proptest! {
                         let text = json!(text.trim_end()).to_string();
                         prop_assert!(written.contains(text.trim_matches('"')), "{}: {} is not in {}", api, text, written);
                     }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_lowered_step_by_step_is_the_whole_one(
+        ops in ops(80),
+        dresses in proptest::collection::vec(dress(), 0..80),
+        call_ids in proptest::collection::vec(0u8..20, 8),
+        previews in proptest::collection::vec((0usize..80, proptest::collection::btree_set(0usize..80, 1..6)), 0..6),
+    ) {
+        let events = dressed(log(&ops), &dresses, &call_ids);
+        for rules in [Rules::Sound, Rules::OpenHands] {
+            let sizer = Sizer::new(&CharsPer4);
+            let mut lowering = Incremental::default();
+            let mut kept: Vec<String> = Vec::new();
+            let mut check = |view: &View| {
+                let tail = lowering.next(view, &events);
+                prop_assert!(tail.n_turns <= kept.len());
+                kept.truncate(tail.n_turns);
+                kept.extend(tail.request.turns.iter().map(|turn| format!("{turn:?}")));
+                let whole = Request::build(view, &events);
+                let turns: Vec<String> = whole.turns.iter().map(|turn| format!("{turn:?}")).collect();
+                prop_assert_eq!(&kept, &turns);
+                prop_assert_eq!(tail.request.tools, whole.tools);
+                let sizes = (whole.tokens(&sizer), whole.entry_tokens(view.len(), &sizer));
+                prop_assert_eq!(sizer.sizes(view, &events), sizes);
+                Ok(())
+            };
+            for end in 0..=events.len() {
+                let view = live(&events[..end], rules);
+                check(&view)?;
+                for (_, forget) in previews.iter().filter(|(at, _)| *at == end) {
+                    let ids: Vec<&EventId> = view.ids().collect();
+                    let named: Vec<EventId> = forget.iter().filter_map(|&at| ids.get(at).map(|id| (*id).clone())).collect();
+                    let (masked, gone) = named.split_at(named.len() / 2);
+                    let clear = |id: &EventId| (id.clone(), RewriteOp::Clear { text: "left out".to_owned() }.into());
+                    check(&view.preview(&EventId::new("preview"), &Condensation {
+                        forgotten_event_ids: gone.iter().cloned().collect(),
+                        rewrites: masked.iter().map(clear).collect(),
+                        summary: Some("what came before".to_owned()),
+                        summary_offset: Some(1),
+                        ..Condensation::default()
+                    }))?;
                 }
             }
         }

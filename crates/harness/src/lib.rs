@@ -24,7 +24,7 @@ mod time;
 mod trace;
 
 pub use controls::{ForgetAll, RandomForgetting, RandomMasking};
-pub use replay::{Replay, Seen, Settings, run, run_observed, run_recorded};
+pub use replay::{Replay, Seen, Settings, run, run_observed, run_recorded, run_recorded_observed};
 pub use row::{Basis, Row, charged};
 pub use table::{PolicyMeans, lift, means};
 pub use trace::{Prepared, Subject};

@@ -10,13 +10,6 @@ use condenser::event::Outcome;
 use condenser::request::{Body, Part, Request, Sizer, Speaker, TOKENS_PER_MESSAGE};
 use condenser::tokens::{TokenCounter, Tokens};
 
-/// A lowered request: the numbers of its pieces, and its size.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Lowered {
-    pieces: Vec<u32>,
-    pub(crate) tokens: Tokens,
-}
-
 /// All pieces of the requests of one run.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
@@ -24,6 +17,13 @@ pub(crate) struct Pieces {
     by_hash: HashMap<u64, u32>,
     /// By the log positions that name a part's content, and the number of the part in it.
     by_key: HashMap<(usize, usize, u32), u32>,
+    /// The newest request, with the number of the tools' piece, and of the pieces before each turn.
+    tools: Option<u32>,
+    newest: Vec<u32>,
+    turns: Vec<usize>,
+    tokens: Tokens,
+    /// The request before it, tools first.
+    previous: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -34,32 +34,42 @@ struct Piece {
 }
 
 impl Pieces {
-    /// Lowers a request.
-    pub(crate) fn lower(&mut self, request: &Request<'_>, sizer: &Sizer<'_>) -> Lowered {
-        let mut lowered = Lowered::default();
-        if let Some(tools) = request.tools {
-            let tokens = sizer.tools(tools);
-            lowered.add(self.piece(&("tools", tools.0), tokens, || None), tokens);
-        }
-        for turn in &request.turns {
+    /// Takes in the next request: the first `n_turns` turns of the one before, and these. Its size.
+    pub(crate) fn add(&mut self, n_turns: usize, tail: &Request<'_>, sizer: &Sizer<'_>) -> Tokens {
+        self.previous.clear();
+        self.previous.extend(self.tools.iter().chain(&self.newest));
+        let n_pieces = self.turns.get(n_turns).copied().unwrap_or(self.newest.len());
+        self.turns.truncate(n_turns);
+        self.tokens = self.tokens - self.newest.drain(n_pieces..).map(|piece| self.all[piece as usize].tokens).sum();
+        for turn in &tail.turns {
             let head = match &turn.speaker {
                 Speaker::System => ("system", "", Outcome::Ok),
                 Speaker::User => ("user", "", Outcome::Ok),
                 Speaker::Assistant => ("assistant", "", Outcome::Ok),
                 Speaker::Tool { call_id, outcome, .. } => ("tool", call_id.as_str(), *outcome),
             };
-            lowered.add(self.piece(&head, TOKENS_PER_MESSAGE, || None), TOKENS_PER_MESSAGE);
+            self.turns.push(self.newest.len());
+            let head = self.piece(&head, TOKENS_PER_MESSAGE, || None);
+            self.push(head);
             let mut ordinal = 0;
             let mut previous = None;
             sizer.each(&turn.parts, |part, tokens| {
                 ordinal = if previous == part.key { ordinal + 1 } else { 0 };
                 previous = part.key;
                 if !matches!(part.body, Body::Thinking(_)) {
-                    lowered.add(self.part(part, ordinal, tokens), tokens);
+                    let piece = self.part(part, ordinal, tokens);
+                    self.push(piece);
                 }
             });
         }
-        lowered
+        let tools = tail.tools.map(|tools| (tools.0, sizer.tools(tools)));
+        self.tools = tools.map(|(seq, tokens)| self.piece(&("tools", seq), tokens, || None));
+        self.tokens + tools.map_or(Tokens::ZERO, |(_, tokens)| tokens)
+    }
+
+    fn push(&mut self, piece: u32) {
+        self.newest.push(piece);
+        self.tokens += self.all[piece as usize].tokens;
     }
 
     fn part(&mut self, part: &Part<'_>, ordinal: u32, tokens: Tokens) -> u32 {
@@ -91,17 +101,19 @@ impl Pieces {
         })
     }
 
-    /// The tokens that two requests share at their beginning.
+    /// The tokens that the newest request and the one before share at their beginning.
     ///
     /// Inside the first piece that differs, the text up to the first difference is counted on its own.
-    pub(crate) fn common(&self, a: &Lowered, b: &Lowered, counter: &dyn TokenCounter) -> Tokens {
-        let equal = a.pieces.iter().zip(&b.pieces).take_while(|(a, b)| a == b).count();
-        let whole: Tokens = a.pieces[..equal].iter().map(|&piece| self.all[piece as usize].tokens).sum();
-        let inside = match (a.pieces.get(equal), b.pieces.get(equal)) {
-            (Some(&a), Some(&b)) => self.common_inside(a, b, counter),
-            _ => Tokens::ZERO,
-        };
-        whole + inside
+    pub(crate) fn common(&self, counter: &dyn TokenCounter) -> Tokens {
+        let mut pairs = self.previous.iter().zip(self.tools.iter().chain(&self.newest));
+        let mut whole = Tokens::ZERO;
+        for (&a, &b) in &mut pairs {
+            if a != b {
+                return whole + self.common_inside(a, b, counter);
+            }
+            whole += self.all[a as usize].tokens;
+        }
+        whole
     }
 
     fn common_inside(&self, a: u32, b: u32, counter: &dyn TokenCounter) -> Tokens {
@@ -112,12 +124,5 @@ impl Pieces {
         }
         let shared = a_text.chars().zip(b_text.chars()).take_while(|(a, b)| a == b).map(|(c, _)| c.len_utf8()).sum();
         (counter.count(head) + counter.count(&a_text[..shared])).min(a.tokens).min(b.tokens)
-    }
-}
-
-impl Lowered {
-    fn add(&mut self, piece: u32, tokens: Tokens) {
-        self.pieces.push(piece);
-        self.tokens += tokens;
     }
 }

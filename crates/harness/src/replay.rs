@@ -1,7 +1,7 @@
 //! Replays a trace as the agent lived it, with a policy acting before each step.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Instant;
 
 use condenser::condensation::{Condensation, RewriteOp};
@@ -10,12 +10,12 @@ use condenser::event::{Event, EventId, EventKind, Source};
 use condenser::policy::{Budget, Failure, Policy, State, Summarizer};
 use condenser::profile::ModelProfile;
 use condenser::request::openai::validate_openai_chat;
-use condenser::request::{Bodies, Body, Part, Request, Shown, Sizer, Turn, text_of};
+use condenser::request::{Bodies, Body, Incremental, Part, Request, Shown, Sizer, Turn, text_of};
 use condenser::tokens::{TokenCounter, Tokens};
 use condenser::view::{Entry, Pushed, View};
 
 use crate::evidence::Holding;
-use crate::prefix::{Lowered, Pieces};
+use crate::prefix::Pieces;
 use crate::row::{Row, charged};
 use crate::time::seconds;
 use crate::trace::{Held, Log, Prepared};
@@ -90,7 +90,7 @@ impl std::fmt::Debug for Seen<'_> {
 
 /// Replays a trace under a policy, with the condenser's guards on and at most one condensation before each step.
 pub fn run(prepared: &Prepared<'_>, policy: &dyn Policy, settings: &Settings<'_>) -> Replay {
-    run_observed(prepared, policy, settings, &mut |_| {})
+    Run::new(prepared, settings).go(Some(policy), None)
 }
 
 /// Like [`run`], and shows each step to `observe`.
@@ -100,12 +100,21 @@ pub fn run_observed(
     settings: &Settings<'_>,
     observe: &mut dyn FnMut(&Seen<'_>),
 ) -> Replay {
-    Run::new(prepared, settings).go(Some(policy), observe)
+    Run::new(prepared, settings).go(Some(policy), Some(observe))
 }
 
 /// Replays a trace under the condensations recorded in it, as the pseudo-policy `recorded`.
-pub fn run_recorded(prepared: &Prepared<'_>, settings: &Settings<'_>, observe: &mut dyn FnMut(&Seen<'_>)) -> Replay {
-    Run::new(prepared, settings).go(None, observe)
+pub fn run_recorded(prepared: &Prepared<'_>, settings: &Settings<'_>) -> Replay {
+    Run::new(prepared, settings).go(None, None)
+}
+
+/// Like [`run_recorded`], and shows each step to `observe`.
+pub fn run_recorded_observed(
+    prepared: &Prepared<'_>,
+    settings: &Settings<'_>,
+    observe: &mut dyn FnMut(&Seen<'_>),
+) -> Replay {
+    Run::new(prepared, settings).go(None, Some(observe))
 }
 
 struct Run<'p, 't> {
@@ -118,13 +127,94 @@ struct Run<'p, 't> {
     n_recorded: usize,
     row: Row,
     step_tokens: Vec<Tokens>,
+    lowering: Incremental,
     pieces: Pieces,
-    previous: Option<(Lowered, Option<f64>)>,
-    holdings: HashMap<(usize, usize), Holding>,
-    /// By log position: the last step with the entry in its request as stored, plus one.
-    as_stored: Vec<usize>,
+    /// When the step before was answered, where there was one.
+    previous: Option<Option<f64>>,
+    shown: ShownNow,
     /// By event: the items that following its address gives.
     behind: HashMap<usize, Vec<u32>>,
+}
+
+/// What the newest request shows, kept up entry by entry.
+#[derive(Default)]
+struct ShownNow {
+    /// The entries with a part in the request, by view position.
+    entries: Vec<ShownEntry>,
+    /// By log position: whether the entry is shown as stored.
+    as_stored: Vec<bool>,
+    /// What an entry that is not shown as stored holds, by its key.
+    holdings: HashMap<(usize, usize), Holding>,
+    /// By item: how many rewritten entries hold it, and how many summaries.
+    rewritten: HashMap<u32, u32>,
+    summaries: HashMap<u32, u32>,
+    /// By event: how many shown entries hold its address.
+    addressed: HashMap<usize, u32>,
+}
+
+#[derive(Clone, Copy)]
+struct ShownEntry {
+    index: usize,
+    seq: usize,
+    /// Names the content of a summary or rewritten entry; `None`: shown as stored.
+    key: Option<(usize, usize)>,
+    is_summary: bool,
+}
+
+impl ShownEntry {
+    fn of(entry: Entry<'_>) -> Self {
+        let seq = entry.seq();
+        let is_summary = entry.is_summary();
+        let key = if is_summary { Some((seq, seq)) } else { entry.rewrite().map(|(_, by)| (seq, by)) };
+        Self { index: entry.index(), seq, key, is_summary }
+    }
+}
+
+impl ShownNow {
+    /// Takes in the next view: its first `n_entries` entries are shown as before, of the others those with a part in
+    /// `tail`.
+    fn add(&mut self, prepared: &Prepared<'_>, view: &View, log: &Log<'_>, n_entries: usize, tail: &Request<'_>) {
+        let n_kept = self.entries.partition_point(|entry| entry.index < n_entries);
+        for entry in self.entries.split_off(n_kept) {
+            self.count(prepared, log, entry, false);
+        }
+        self.as_stored.resize(log.len(), false);
+        let parts = tail.turns.iter().flat_map(|turn| &turn.parts);
+        let mut indices: Vec<usize> = parts.filter_map(|part| part.entry).collect();
+        indices.sort_unstable();
+        indices.dedup();
+        for entry in indices.into_iter().filter_map(|index| view.get(index)) {
+            let shown = ShownEntry::of(entry);
+            if let Some(key) = shown.key {
+                self.holdings.entry(key).or_insert_with(|| match Shown::of(entry, log) {
+                    Some(Shown::Event(kind)) => prepared.evidence.of_kind(&kind, &prepared.by_id),
+                    Some(Shown::Summary(text)) => prepared.evidence.of_text(text, &prepared.by_id),
+                    None => Holding::default(),
+                });
+            }
+            self.count(prepared, log, shown, true);
+            self.entries.push(shown);
+        }
+    }
+
+    fn count(&mut self, prepared: &Prepared<'_>, log: &Log<'_>, entry: ShownEntry, comes: bool) {
+        fn change<K: Eq + std::hash::Hash + Copy>(counts: &mut HashMap<K, u32>, keys: &[K], comes: bool) {
+            for &key in keys {
+                let count = counts.entry(key).or_default();
+                *count = if comes { *count + 1 } else { count.saturating_sub(1) };
+            }
+        }
+        let Some(key) = entry.key else {
+            self.as_stored[entry.seq] = comes;
+            let event = log.event(entry.seq).and_then(|event| prepared.by_id.get(&event.id));
+            let addresses = event.map_or(&[][..], |&event| prepared.evidence.addresses(event));
+            return change(&mut self.addressed, addresses, comes);
+        };
+        let Some(holding) = self.holdings.get(&key) else { return };
+        let items = if entry.is_summary { &mut self.summaries } else { &mut self.rewritten };
+        change(items, &holding.items, comes);
+        change(&mut self.addressed, &holding.addresses, comes);
+    }
 }
 
 impl<'p, 't> Run<'p, 't> {
@@ -151,15 +241,15 @@ impl<'p, 't> Run<'p, 't> {
             n_recorded: 0,
             row,
             step_tokens: Vec::with_capacity(prepared.steps.len()),
+            lowering: Incremental::default(),
             pieces: Pieces::default(),
             previous: None,
-            holdings: HashMap::new(),
-            as_stored: Vec::new(),
+            shown: ShownNow::default(),
             behind: HashMap::new(),
         }
     }
 
-    fn go(mut self, policy: Option<&dyn Policy>, observe: &mut dyn FnMut(&Seen<'_>)) -> Replay {
+    fn go(mut self, policy: Option<&dyn Policy>, mut observe: Option<&mut dyn FnMut(&Seen<'_>)>) -> Replay {
         let started = Instant::now();
         self.row.policy = policy.map_or("recorded", Policy::name).to_owned();
         let prepared = self.prepared;
@@ -170,7 +260,7 @@ impl<'p, 't> Run<'p, 't> {
                 Some(policy) => self.condense(policy, &sizer),
                 None => pushed,
             };
-            self.measure(step, record.as_ref(), &sizer, observe);
+            self.measure(step, record.as_ref(), &sizer, observe.as_deref_mut());
         }
         let prices = charged(self.settings.profile);
         self.row.cost_usd = prices.map(|prices| self.row.price(&prices));
@@ -257,16 +347,16 @@ impl<'p, 't> Run<'p, 't> {
         step: usize,
         record: Option<&Condensation>,
         sizer: &Sizer<'_>,
-        observe: &mut dyn FnMut(&Seen<'_>),
+        observe: Option<&mut (dyn FnMut(&Seen<'_>) + '_)>,
     ) {
         let prepared = self.prepared;
         let (view, log) = (&self.view, &self.log);
-        let request = Request::build(view, log);
-        let lowered = self.pieces.lower(&request, sizer);
-        let tokens = lowered.tokens;
+        let tail = self.lowering.next(view, log);
+        let tokens = self.pieces.add(tail.n_turns, &tail.request, sizer);
+        self.shown.add(prepared, view, log, tail.n_entries, &tail.request);
         let time = prepared.events[prepared.steps[step].events.start].timestamp.as_deref().and_then(seconds);
-        let cached = self.cached(&lowered, time);
-        self.previous = Some((lowered, time));
+        let cached = self.cached(time);
+        self.previous = Some(time);
 
         let row = &mut self.row;
         row.input_tokens += tokens.0;
@@ -277,90 +367,69 @@ impl<'p, 't> Run<'p, 't> {
         }
         let limit = Budget { window: self.settings.window, reserve: self.settings.reserve }.limit();
         row.over_window_steps += u64::from(limit.is_some_and(|limit| tokens > limit));
-        if record.is_some_and(changes_shape) || step.is_multiple_of(CHECKED_STEP) || step + 1 == prepared.steps.len() {
-            row.invalid_requests += u64::from(!validate_openai_chat(&shape(&request).to_openai_chat()).is_empty());
-        }
         self.step_tokens.push(tokens);
-
-        let entries = shown_entries(view, &request);
-        self.as_stored.resize(log.len(), 0);
-        let mut summaries = Vec::new();
-        let mut rewritten = Vec::new();
-        for entry in &entries {
-            let key = match entry.rewrite() {
-                _ if entry.is_summary() => (entry.seq(), entry.seq()),
-                Some((_, by)) => (entry.seq(), by),
-                None => {
-                    self.as_stored[entry.seq()] = step + 1;
-                    continue;
-                }
-            };
-            self.holdings.entry(key).or_insert_with(|| match Shown::of(*entry, log) {
-                Some(Shown::Event(kind)) => prepared.evidence.of_kind(&kind, &prepared.by_id),
-                Some(Shown::Summary(text)) => prepared.evidence.of_text(text, &prepared.by_id),
-                None => Holding::default(),
-            });
-            if entry.is_summary() { summaries.push(key) } else { rewritten.push(key) }
+        let is_last = step + 1 == prepared.steps.len();
+        let is_checked = record.is_some_and(changes_shape) || step.is_multiple_of(CHECKED_STEP) || is_last;
+        if is_checked || observe.is_some() {
+            let request = Request::build(view, log);
+            if is_checked {
+                row.invalid_requests += u64::from(!validate_openai_chat(&shape(&request).to_openai_chat()).is_empty());
+            }
+            if let Some(observe) = observe {
+                observe(&Seen { step, view, bodies: log, request: &request, tokens, cached, record });
+            }
         }
-        observe(&Seen { step, view, bodies: log, request: &request, tokens, cached, record });
-        let full = self.read_in_full(step, &entries);
-        for is_habit in full {
+        for is_habit in self.read_in_full(step) {
             self.row.rereads_habit += u64::from(is_habit);
             self.row.rereads_exposed += u64::from(!is_habit);
         }
-        drop(entries);
-        self.find_evidence(step, &rewritten, &summaries);
+        self.find_evidence(step);
     }
 
-    fn cached(&self, lowered: &Lowered, time: Option<f64>) -> Tokens {
-        let (Some((previous, before)), Some(cache)) = (&self.previous, self.settings.profile.cache) else {
+    fn cached(&self, time: Option<f64>) -> Tokens {
+        let (Some(before), Some(cache)) = (self.previous, self.settings.profile.cache) else {
             return Tokens::ZERO;
         };
         let idle = before.zip(time).map(|(before, now)| now - before);
         if cache.expiry_seconds.zip(idle).is_some_and(|(expiry, idle)| idle > expiry as f64) {
             return Tokens::ZERO;
         }
-        cache.cached(self.pieces.common(previous, lowered, &self.prepared.counter))
+        cache.cached(self.pieces.common(&self.prepared.counter))
     }
 
     /// For each re-read of the step: whether an earlier result still stands in the request in full.
-    fn read_in_full(&self, step: usize, entries: &[Entry<'_>]) -> Vec<bool> {
+    fn read_in_full(&self, step: usize) -> Vec<bool> {
         let is_shown = |&event: &usize| {
             let seq = self.seqs[event];
-            if self.as_stored[seq] == step + 1 {
+            if self.shown.as_stored[seq] {
                 return true;
             }
-            let entry = entries.iter().find(|entry| entry.seq() == seq && !entry.is_summary());
-            let shown = entry.and_then(|entry| Shown::of(*entry, &self.log));
+            let entries = &self.shown.entries;
+            let entry = entries.iter().find(|entry| entry.seq == seq && !entry.is_summary);
+            let shown = entry.and_then(|entry| Shown::of(self.view.get(entry.index)?, &self.log));
             shown.is_some_and(|shown| shown.text().contains(&text_of(&self.prepared.events[event].kind)))
         };
         self.prepared.rereads[step].iter().map(|reread| reread.results.iter().any(is_shown)).collect()
     }
 
-    fn find_evidence(&mut self, step: usize, rewritten: &[(usize, usize)], summaries: &[(usize, usize)]) {
+    fn find_evidence(&mut self, step: usize) {
         let prepared = self.prepared;
         let uses = &prepared.uses[step];
         self.row.self_carried += uses.self_carried;
         let start = prepared.steps[step].events.start;
-        let mut addressed: Option<HashSet<usize>> = None;
+        let shown = &self.shown;
+        fn holds<K: Eq + std::hash::Hash>(counts: &HashMap<K, u32>, key: &K) -> bool {
+            counts.get(key).is_some_and(|count| *count > 0)
+        }
         for found in &uses.first {
-            let holds = |keys: &[(usize, usize)]| {
-                keys.iter()
-                    .any(|key| self.holdings.get(key).is_some_and(|it| it.items.binary_search(&found.item).is_ok()))
-            };
-            let as_stored = |event: usize| self.as_stored[self.seqs[event]] == step + 1;
-            let in_view = prepared.evidence.holders_before(found.item, start).any(as_stored) || holds(rewritten);
-            let in_summary = !in_view && holds(summaries);
+            let as_stored = |event: usize| shown.as_stored[self.seqs[event]];
+            let in_view = prepared.evidence.holders_before(found.item, start).any(as_stored)
+                || holds(&shown.rewritten, &found.item);
+            let in_summary = !in_view && holds(&shown.summaries, &found.item);
             let mut is_recoverable = false;
             if !in_view && !in_summary {
-                let addressed = addressed.get_or_insert_with(|| {
-                    let own = (0..self.seqs.len()).filter(|&event| as_stored(event));
-                    let own = own.flat_map(|event| prepared.evidence.addresses(event));
-                    let keys = rewritten.iter().chain(summaries).filter_map(|key| self.holdings.get(key));
-                    own.chain(keys.flat_map(|holding| &holding.addresses)).copied().collect()
-                });
                 let sources = prepared.evidence.shown_sources(found.item, start, step, &prepared.presence);
-                for source in sources.filter(|source| addressed.contains(source)) {
+                for source in sources.filter(|source| holds(&shown.addressed, source)) {
                     let id = &prepared.events[source].id;
                     let behind = self.behind.entry(source);
                     let behind = behind.or_insert_with(|| prepared.evidence.behind(id, prepared));
@@ -431,13 +500,4 @@ fn shape<'a>(request: &Request<'a>) -> Request<'a> {
         parts: turn.parts.iter().filter(is_sent).map(part).collect(),
     });
     Request { tools: request.tools, turns: turns.collect(), facts: request.facts }
-}
-
-/// The entries that have a part in the request, oldest first.
-fn shown_entries<'v>(view: &'v View, request: &Request<'_>) -> Vec<Entry<'v>> {
-    let parts = request.turns.iter().flat_map(|turn| &turn.parts);
-    let mut indices: Vec<usize> = parts.filter_map(|part| part.entry).collect();
-    indices.sort_unstable();
-    indices.dedup();
-    indices.into_iter().filter_map(|index| view.get(index)).collect()
 }

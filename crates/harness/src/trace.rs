@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use condenser::event::{ContentBlock, Event, EventId, EventKind, Role, Source, Usage};
 use condenser::recall::Recall;
-use condenser::request::{Bodies, Request, Sizer, text_of};
+use condenser::request::{Bodies, Incremental, Sizer, text_of};
 use condenser::tokens::{TokenCounter, Tokens};
 use condenser::view::{Rules, View};
 
@@ -255,24 +255,31 @@ impl Presence {
     fn new(events: &[&Event], spans: &[StepSpan], rules: Rules, counter: &Counted<'_>) -> Self {
         let mut log = Log::default();
         let mut view = View::new(rules);
+        let mut lowering = Incremental::default();
+        // Nothing but events is pushed, so positions in the log are positions in the trace.
+        let mut shown: Vec<(usize, usize)> = Vec::new();
         let mut steps: Vec<Option<(usize, usize)>> = vec![None; events.len()];
         for (step, span) in spans.iter().enumerate() {
             for event in &events[log.len()..span.events.start] {
                 view.push(*event);
                 log.push(Held::Trace(event));
             }
-            let request = Request::build(&view, &log);
-            // Nothing but events was pushed, so positions in the log are positions in the trace.
-            for part in request.turns.iter().flat_map(|turn| &turn.parts) {
-                if let Some(entry) = part.entry.and_then(|entry| view.get(entry)) {
-                    steps[entry.seq()].get_or_insert((step, step)).1 = step;
-                }
+            let tail = lowering.next(&view, &log);
+            let n_kept = shown.partition_point(|(index, _)| *index < tail.n_entries);
+            for (_, event) in shown.drain(n_kept..) {
+                steps[event] = steps[event].map(|(first, _)| (first, step - 1));
             }
-            if step + 1 == spans.len() {
-                // Counted here, so that no policy's time holds it.
-                request.tokens(&Sizer::new(counter));
+            let mut indices: Vec<usize> =
+                tail.request.turns.iter().flat_map(|turn| &turn.parts).filter_map(|part| part.entry).collect();
+            indices.sort_unstable();
+            indices.dedup();
+            for entry in indices.into_iter().filter_map(|index| view.get(index)) {
+                steps[entry.seq()].get_or_insert((step, 0)).1 = spans.len();
+                shown.push((entry.index(), entry.seq()));
             }
         }
+        // Counted here, so that no policy's time holds it.
+        Sizer::new(counter).sizes(&view, &log);
         Self { steps }
     }
 

@@ -442,7 +442,7 @@ fn recorded_condensations_are_left_out_and_applied_only_by_their_own_policy() {
     let profile = profile();
     let settings =
         Settings { window: None, reserve: Tokens(0), profile: &profile, summarizer: &Says(""), seed: 0, recall: true };
-    let recorded = |events: &[Event]| run_recorded(&prepare(events), &settings, &mut |_| {}).row;
+    let recorded = |events: &[Event]| run_recorded(&prepare(events), &settings).row;
     // Call and result, 13 tokens, gave way to 2 in the user's message.
     let applied = recorded(&events);
     assert_eq!((applied.policy.as_str(), applied.condensations), ("recorded", 1));
@@ -590,5 +590,5 @@ fn rewrites_of_a_record_stay_what_they_are() {
     let profile = profile();
     let settings =
         Settings { window: None, reserve: Tokens(0), profile: &profile, summarizer: &Says(""), seed: 0, recall: true };
-    assert_eq!(run_recorded(&prepare(&events), &settings, &mut |_| {}).row.input_tokens, 79);
+    assert_eq!(run_recorded(&prepare(&events), &settings).row.input_tokens, 79);
 }

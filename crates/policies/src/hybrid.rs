@@ -11,7 +11,6 @@
 //! changes once. Where two calls give no summary, the masks stand alone; where the request would not fit even then, the
 //! middle is folded as `folding` does.
 
-use condenser::request::Request;
 use condenser::{Edit, Failure, NoPlan, Plan, Policy, Requirement, State, SummaryRequest, Tokens, View};
 use serde::{Deserialize, Serialize};
 
@@ -78,7 +77,7 @@ impl Hybrid {
 
     /// Whether the masks are enough.
     fn reaches_budget(&self, state: &State<'_>, masked: &View) -> bool {
-        let size = Request::build(masked, state.bodies).tokens(state.sizer);
+        let size = state.sizer.sizes(masked, state.bodies).0;
         let gain = state.counted() - size;
         if gain < state.counted().share(self.settings.minimum_progress) {
             return false;

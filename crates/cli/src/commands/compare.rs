@@ -144,7 +144,7 @@ fn compare_trace(
         .into_par_iter()
         .map(|(window, choice, seed)| {
             let settings = measure.settings(window, seed);
-            replay(&prepared, choice, &settings, matched, &mut |_| {}).row
+            replay(&prepared, choice, &settings, matched, None).row
         })
         .collect();
     Compared {

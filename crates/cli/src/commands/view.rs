@@ -75,27 +75,39 @@ pub(crate) fn run(arguments: &ViewArguments) -> Result<Exit, CliError> {
     if let Some([from, to]) = arguments.diff.as_deref() {
         let (from, to) = (exists(*from)?, exists(*to)?);
         let mut views = [None, None];
-        replay(&prepared, &choice, &settings, None, &mut |seen| {
-            for (view, step) in views.iter_mut().zip([from, to]) {
-                if seen.step + 1 == step {
-                    *view = Some(seen.view.clone());
+        replay(
+            &prepared,
+            &choice,
+            &settings,
+            None,
+            Some(&mut |seen| {
+                for (view, step) in views.iter_mut().zip([from, to]) {
+                    if seen.step + 1 == step {
+                        *view = Some(seen.view.clone());
+                    }
                 }
-            }
-        });
+            }),
+        );
         let [Some(before), Some(after)] = views else { return Ok(Exit::Ok) };
         return show_diff(arguments, (from, &before), (to, &after));
     }
     let step = exists(arguments.step.unwrap_or(n_steps))?;
     let mut shown = None;
-    replay(&prepared, &choice, &settings, None, &mut |seen| {
-        if seen.step + 1 == step {
-            shown = Some(match arguments.format {
-                ViewFormat::Text => text(arguments, seen, n_steps, &choice, &trace),
-                ViewFormat::Json => format!("{:#}\n", document(arguments, seen, n_steps, &trace)),
-            });
-            report(step, seen);
-        }
-    });
+    replay(
+        &prepared,
+        &choice,
+        &settings,
+        None,
+        Some(&mut |seen| {
+            if seen.step + 1 == step {
+                shown = Some(match arguments.format {
+                    ViewFormat::Text => text(arguments, seen, n_steps, &choice, &trace),
+                    ViewFormat::Json => format!("{:#}\n", document(arguments, seen, n_steps, &trace)),
+                });
+                report(step, seen);
+            }
+        }),
+    );
     let mut output = Output::open(None)?;
     output.text(&shown.unwrap_or_default())?;
     output.finish()?;

@@ -83,7 +83,7 @@ impl OpenHandsV0 {
     fn request(&self, state: &State<'_>, asked: Question, edit: &Edit) -> SummaryRequest {
         let mut instructions = PROMPT.to_owned();
         if asked.is_structured {
-            instructions.push_str("\nWrite Markdown with these sections, each field as a bold label and its text:\n");
+            instructions.push_str("\nThe summary has these sections, each with its fields:\n");
             for (section, fields) in STATE_SECTIONS {
                 instructions.push_str(&format!("\n{section}: {}.", fields.join(", ").replace('_', " ")));
             }
@@ -102,6 +102,8 @@ impl OpenHandsV0 {
             events: asked.events.into_iter().filter_map(text).collect(),
             previous: asked.previous.map(unfenced),
             guidance: guidance(state),
+            // The original has the model call a tool with the fields.
+            tool_call: asked.is_structured,
             prompt_version: PROMPT_VERSION.to_owned(),
             ..SummaryRequest::default()
         }

@@ -10,7 +10,7 @@ use anyhow::ensure;
 use condenser::Rules;
 use condenser::profile::CacheRules;
 use condenser::tokens::{TokenCounter, Tokens};
-use condenser_harness::{Prepared, Settings, Subject, run_recorded};
+use condenser_harness::{Prepared, Settings, Subject, run_recorded_observed};
 use condenser_models::{Profiles, WithImages};
 use condenser_policies::Extractive;
 use condenser_traces::Trace;
@@ -114,7 +114,7 @@ fn session(trace: &Trace, path: &Path, is_hour: bool) -> anyhow::Result<(f64, f6
             recall: false,
         };
         let mut seen_steps: Vec<(Tokens, Tokens, bool)> = Vec::new();
-        run_recorded(&prepared, &settings, &mut |seen| {
+        run_recorded_observed(&prepared, &settings, &mut |seen| {
             seen_steps.push((seen.tokens, seen.cached, seen.record.is_some()))
         });
         seen_steps
