@@ -63,7 +63,7 @@ impl Arm {
     pub fn of(prepared: &Prepared<'_>, task: &str, profile: &ModelProfile, resolved: Option<bool>) -> Self {
         let settings =
             Settings { window: None, reserve: Tokens::ZERO, profile, summarizer: &Nobody, seed: 0, recall: false };
-        let row = run_recorded(prepared, &settings, &mut |_| {}).row;
+        let row = run_recorded(prepared, &settings).row;
         let reported = (0..prepared.n_steps()).map(|step| prepared.usage(step)?.total_input());
         let calls = prepared.steps.iter().map(|step| {
             let written = step.written.iter().map(|&event| &prepared.events[event].kind);
