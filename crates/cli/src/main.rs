@@ -9,12 +9,16 @@ mod session;
 mod subjects;
 mod table;
 mod terminal;
+mod window;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{compare, condense, convert, formats, log, policies, profiles, stats, status, traces, view};
+use crate::commands::{
+    canaries, compare, condense, convert, formats, log, pairs, policies, probe, profiles, score, stats, status, traces,
+    view,
+};
 use crate::terminal::note;
 
 /// What each way of shortening an agent's history costs, and what it loses.
@@ -32,6 +36,14 @@ struct Arguments {
 enum Command {
     /// Replay traces under policies: tokens, cost, evidence kept and lost.
     Compare(compare::CompareArguments),
+    /// Ask whether the next request still answers authored questions.
+    Probe(probe::ProbeArguments),
+    /// Plant values in traces, and see how many rounds of condensation they survive.
+    Canaries(canaries::CanariesArguments),
+    /// Grade what another product made of a session.
+    Score(score::ScoreArguments),
+    /// Put recorded arms of the same tasks side by side.
+    Pairs(pairs::PairsArguments),
     /// Say what differences between policies are worth: intervals, wins, the smallest that could have been shown.
     Stats(stats::StatsArguments),
     /// Show what the model would have been shown at a step.
@@ -60,6 +72,10 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Compare(arguments) => compare::run(&arguments),
+        Command::Probe(arguments) => probe::run(&arguments),
+        Command::Canaries(arguments) => canaries::run(&arguments),
+        Command::Score(arguments) => score::run(&arguments),
+        Command::Pairs(arguments) => pairs::run(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
         Command::View(arguments) => view::run(&arguments),
         Command::Condense(arguments) => condense::run(&arguments),

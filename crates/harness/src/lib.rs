@@ -6,10 +6,12 @@
 //! [`Prepared`] holds what is the same for every policy of a trace: its steps, sizes, evidence and re-reads. [`run`]
 //! replays it under one policy and gives a [`Row`].
 
+pub mod canaries;
 mod controls;
 mod effect;
 mod evidence;
 mod items;
+pub mod pairs;
 mod prefix;
 pub mod probes;
 mod random;
