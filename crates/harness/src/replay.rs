@@ -16,7 +16,8 @@ use condenser::view::{Entry, Pushed, View};
 
 use crate::evidence::Holding;
 use crate::prefix::Pieces;
-use crate::row::{Row, Status, Steps, cached};
+use crate::probes::Status;
+use crate::row::{Row, Steps, cached};
 use crate::trace::{Held, Log, Prepared};
 
 /// Requests are checked against the API's rules after each record that can change their shape, at every step of this

@@ -87,34 +87,6 @@ pub struct Row {
     pub wall_ms: f64,
 }
 
-/// Where an item was when an action used it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Status {
-    /// In an entry of the view that is not a summary.
-    InView,
-    /// In a summary.
-    InSummary,
-    /// Behind an address in the request.
-    Recoverable,
-    /// Nowhere.
-    Lost,
-}
-
-impl Status {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::InView, Self::InSummary, Self::Recoverable, Self::Lost];
-
-    /// The letter of [`Steps::uses`].
-    pub fn letter(self) -> char {
-        match self {
-            Self::InView => 'v',
-            Self::InSummary => 's',
-            Self::Recoverable => 'r',
-            Self::Lost => 'l',
-        }
-    }
-}
-
 /// What a row sums up, step by step. Steps count from 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Steps {
@@ -126,8 +98,21 @@ pub struct Steps {
     pub records: Vec<u64>,
     /// A step before which a summarizer was called, what it read and what it wrote, in tokens.
     pub summaries: Vec<[u64; 3]>,
-    /// By first use of evidence, in the order of the trace's: the letter of its [`Status`].
+    /// By first use of evidence, in the order of the trace's: the letter of its [`Status`](crate::probes::Status).
     pub uses: String,
+}
+
+impl Steps {
+    /// By step: the part of the request that is read from the cache. `idle` says how many seconds after the one
+    /// before it was sent, where that is known.
+    pub fn cached<'s>(
+        &'s self,
+        idle: &'s [Option<f64>],
+        profile: &'s ModelProfile,
+    ) -> impl Iterator<Item = Tokens> + 's {
+        let parts = self.shared.iter().zip(idle.iter().chain(std::iter::repeat(&None)));
+        parts.map(|(&shared, &idle)| cached(Tokens(shared), idle, profile))
+    }
 }
 
 /// The part of a common prefix that is read from the cache. `idle` is how many seconds ago the request before was
@@ -194,8 +179,7 @@ impl Row {
     ///
     /// `idle` says for each step how many seconds after the one before it was sent, where that is known.
     pub fn charge(&mut self, steps: &Steps, idle: &[Option<f64>], profile: &ModelProfile) {
-        let parts = steps.shared.iter().zip(idle.iter().chain(std::iter::repeat(&None)));
-        self.cached_tokens = parts.map(|(&shared, &idle)| cached(Tokens(shared), idle, profile).0).sum();
+        self.cached_tokens = steps.cached(idle, profile).map(|tokens| tokens.0).sum();
         let charges_writes = profile.cache.is_some_and(|cache| cache.charges_writes);
         let uncached = self.input_tokens.saturating_sub(self.cached_tokens);
         self.cache_write_tokens = if charges_writes { uncached } else { 0 };

@@ -7,15 +7,15 @@ use std::fmt;
 use condenser::event::EventId;
 use condenser::request::Body;
 use condenser::tokens::Tokens;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::text::{holds, of_arguments, places, sentences};
 use super::{Probe, ProbeKind};
 use crate::evidence::addresses;
 use crate::replay::Seen;
 
-/// Where the answer is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+/// Where an answer, or an item that an action used, is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// All of it stands in entries that are no summaries.
@@ -31,10 +31,20 @@ pub enum Status {
 impl Status {
     /// All, best first.
     pub const ALL: [Self; 4] = [Self::InView, Self::InSummary, Self::Recoverable, Self::Lost];
+
+    /// The letter of [`Steps::uses`](crate::Steps::uses).
+    pub fn letter(self) -> char {
+        match self {
+            Self::InView => 'v',
+            Self::InSummary => 's',
+            Self::Recoverable => 'r',
+            Self::Lost => 'l',
+        }
+    }
 }
 
 /// What became of values that no longer hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stale {
     /// There are none, or none stands in the request.
@@ -189,7 +199,7 @@ fn stale_of(stale: &[String], texts: &Texts<'_>, is_answered: bool) -> Stale {
 }
 
 /// What came of one probe.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The probe.
     pub probe: String,
