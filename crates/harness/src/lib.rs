@@ -18,6 +18,7 @@ mod random;
 mod replay;
 mod rereads;
 mod row;
+mod saved;
 pub mod statistics;
 mod table;
 mod time;
@@ -25,6 +26,7 @@ mod trace;
 
 pub use controls::{ForgetAll, RandomForgetting, RandomMasking};
 pub use replay::{Replay, Seen, Settings, run, run_observed, run_recorded, run_recorded_observed};
-pub use row::{Basis, Row, charged};
+pub use row::{Basis, Row, Status, Steps, charged};
+pub use saved::{Manifest, ManifestPolicy, RowKey, RunError, RunWriter, SavedRun, SavedSteps, TraceFacts, UseFact};
 pub use table::{PolicyMeans, lift, means};
 pub use trace::{Prepared, Subject};

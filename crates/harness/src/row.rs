@@ -1,6 +1,7 @@
 //! One result, and what it costs under any prices.
 
 use condenser::profile::{ModelProfile, Prices};
+use condenser::tokens::Tokens;
 use serde::{Deserialize, Serialize};
 
 /// What one policy did to one trace. Tokens are counted with `tokenizer`; only `wall_ms` differs between two runs.
@@ -86,6 +87,57 @@ pub struct Row {
     pub wall_ms: f64,
 }
 
+/// Where an item was when an action used it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Status {
+    /// In an entry of the view that is not a summary.
+    InView,
+    /// In a summary.
+    InSummary,
+    /// Behind an address in the request.
+    Recoverable,
+    /// Nowhere.
+    Lost,
+}
+
+impl Status {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::InView, Self::InSummary, Self::Recoverable, Self::Lost];
+
+    /// The letter of [`Steps::uses`].
+    pub fn letter(self) -> char {
+        match self {
+            Self::InView => 'v',
+            Self::InSummary => 's',
+            Self::Recoverable => 'r',
+            Self::Lost => 'l',
+        }
+    }
+}
+
+/// What a row sums up, step by step. Steps count from 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Steps {
+    /// By step: the size of the request.
+    pub tokens: Vec<u64>,
+    /// By step: the tokens that the request shares with the one before, at its beginning.
+    pub shared: Vec<u64>,
+    /// The steps before which a record was made.
+    pub records: Vec<u64>,
+    /// A step before which a summarizer was called, what it read and what it wrote, in tokens.
+    pub summaries: Vec<[u64; 3]>,
+    /// By first use of evidence, in the order of the trace's: the letter of its [`Status`].
+    pub uses: String,
+}
+
+/// The part of a common prefix that is read from the cache. `idle` is how many seconds ago the request before was
+/// sent, where that is known.
+pub(crate) fn cached(shared: Tokens, idle: Option<f64>, profile: &ModelProfile) -> Tokens {
+    let Some(cache) = profile.cache else { return Tokens::ZERO };
+    let is_gone = cache.expiry_seconds.zip(idle).is_some_and(|(expiry, idle)| idle > expiry as f64);
+    if is_gone { Tokens::ZERO } else { cache.cached(shared) }
+}
+
 /// The bases on which tables show costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -136,6 +188,18 @@ impl Row {
     /// Whether the policy ever acted on the trace.
     pub fn fired(&self) -> bool {
         self.condensations > 0
+    }
+
+    /// Sets what depends on the profile: cached and written tokens and the cost.
+    ///
+    /// `idle` says for each step how many seconds after the one before it was sent, where that is known.
+    pub fn charge(&mut self, steps: &Steps, idle: &[Option<f64>], profile: &ModelProfile) {
+        let parts = steps.shared.iter().zip(idle.iter().chain(std::iter::repeat(&None)));
+        self.cached_tokens = parts.map(|(&shared, &idle)| cached(Tokens(shared), idle, profile).0).sum();
+        let charges_writes = profile.cache.is_some_and(|cache| cache.charges_writes);
+        let uncached = self.input_tokens.saturating_sub(self.cached_tokens);
+        self.cache_write_tokens = if charges_writes { uncached } else { 0 };
+        self.cost_usd = charged(profile).map(|prices| self.price(&prices));
     }
 
     /// What the run costs under these prices, in US dollars.
