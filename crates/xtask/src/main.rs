@@ -4,6 +4,7 @@
 mod conformance;
 mod models;
 mod prove;
+mod python;
 mod record_fixtures;
 mod schema;
 mod test;
