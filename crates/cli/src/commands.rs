@@ -1,12 +1,18 @@
 //! One module per command.
 
+pub(crate) mod canaries;
 pub(crate) mod compare;
 pub(crate) mod condense;
 pub(crate) mod convert;
 pub(crate) mod formats;
 pub(crate) mod log;
+pub(crate) mod merge;
+pub(crate) mod pairs;
 pub(crate) mod policies;
+pub(crate) mod probe;
 pub(crate) mod profiles;
+pub(crate) mod reprice;
+pub(crate) mod score;
 pub(crate) mod stats;
 pub(crate) mod status;
 pub(crate) mod traces;

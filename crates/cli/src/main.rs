@@ -2,19 +2,28 @@
 
 mod commands;
 mod error;
+mod gate;
 mod input;
 mod models;
 mod output;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod session;
+mod shard;
 mod subjects;
 mod table;
+mod tables;
 mod terminal;
+mod window;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{compare, condense, convert, formats, log, policies, profiles, stats, status, traces, view};
+use crate::commands::{
+    canaries, compare, condense, convert, formats, log, merge, pairs, policies, probe, profiles, reprice, score, stats,
+    status, traces, view,
+};
 use crate::terminal::note;
 
 /// What each way of shortening an agent's history costs, and what it loses.
@@ -32,6 +41,18 @@ struct Arguments {
 enum Command {
     /// Replay traces under policies: tokens, cost, evidence kept and lost.
     Compare(compare::CompareArguments),
+    /// Ask whether the next request still answers authored questions.
+    Probe(probe::ProbeArguments),
+    /// Plant values in traces, and see how many rounds of condensation they survive.
+    Canaries(canaries::CanariesArguments),
+    /// Grade what another product made of a session.
+    Score(score::ScoreArguments),
+    /// Put recorded arms of the same tasks side by side.
+    Pairs(pairs::PairsArguments),
+    /// Put the parts of a run together.
+    Merge(merge::MergeArguments),
+    /// Show a run under other prices and cache rules.
+    Reprice(reprice::RepriceArguments),
     /// Say what differences between policies are worth: intervals, wins, the smallest that could have been shown.
     Stats(stats::StatsArguments),
     /// Show what the model would have been shown at a step.
@@ -60,6 +81,12 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Compare(arguments) => compare::run(&arguments),
+        Command::Probe(arguments) => probe::run(&arguments),
+        Command::Canaries(arguments) => canaries::run(&arguments),
+        Command::Score(arguments) => score::run(&arguments),
+        Command::Pairs(arguments) => pairs::run(&arguments),
+        Command::Merge(arguments) => merge::run(&arguments),
+        Command::Reprice(arguments) => reprice::run(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
         Command::View(arguments) => view::run(&arguments),
         Command::Condense(arguments) => condense::run(&arguments),

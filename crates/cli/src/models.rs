@@ -55,6 +55,10 @@ impl WhoSummarizes {
         &*self.summarizer
     }
 
+    pub(crate) fn is_model(&self) -> bool {
+        self.is_model
+    }
+
     /// The name, and a word where it is no language model.
     pub(crate) fn described(&self) -> String {
         let kind = if self.is_model { "" } else { " (not an LLM summary)" };
@@ -93,15 +97,31 @@ fn read(path: &Path) -> Result<String, CliError> {
     std::fs::read_to_string(path).map_err(|error| CliError::Input(format!("{}: {error}", path.display())))
 }
 
+/// What is secret wherever it stands: known shapes, and what the environment keeps secret.
+fn secrets() -> Secrets {
+    let variables =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    Secrets::default().with_variables(variables)
+}
+
+/// The model that a file names. Where the file names a cassette, this sample of it is played or recorded.
+#[cfg(feature = "llm")]
+pub(crate) fn model(file: &Path, sample: u32) -> Result<Box<dyn Summarizer>, CliError> {
+    let (client, _) = llm::client(file, secrets(), Some(sample))?;
+    Ok(Box::new(llm::Shared(Arc::new(client))))
+}
+
+#[cfg(not(feature = "llm"))]
+pub(crate) fn model(_: &Path, _: u32) -> Result<Box<dyn Summarizer>, CliError> {
+    Err(without_feature("models that answer"))
+}
+
 impl ModelArguments {
     /// Looks everything up.
     pub(crate) fn resolve(&self) -> Result<Models, CliError> {
         let profiles = profiles(self.profiles.as_deref())?;
         let profile = profiles.get(&self.profile).map_err(|error| CliError::Usage(error.to_string()))?;
-        // What the environment keeps secret is secret wherever it stands.
-        let variables =
-            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        let secrets = Secrets::default().with_variables(variables);
+        let secrets = secrets();
         let (summarizer, secrets) = match self.summarizer.as_str() {
             "extractive" => (WhoSummarizes::without_model(Extractive::default()), Arc::new(secrets)),
             "heuristic" => (WhoSummarizes::without_model(Heuristic::default()), Arc::new(secrets)),
@@ -143,7 +163,7 @@ impl ModelArguments {
         profiles: &Profiles,
         secrets: Secrets,
     ) -> Result<(WhoSummarizes, Arc<Secrets>), CliError> {
-        let (client, secrets) = llm::client(file, secrets)?;
+        let (client, secrets) = llm::client(file, secrets, None)?;
         let window = client.window().or_else(|| profiles.get(client.model()).ok()?.model.context_window);
         let client = Arc::new(client);
         let summarizer = Box::new(llm::Shared(Arc::clone(&client)));
@@ -233,8 +253,12 @@ mod llm {
         }
     }
 
-    /// The model that a file names.
-    pub(super) fn client(file: &Path, mut secrets: Secrets) -> Result<(Asked, Arc<Secrets>), CliError> {
+    /// The model that a file names; `sample` takes the place of the file's own.
+    pub(super) fn client(
+        file: &Path,
+        mut secrets: Secrets,
+        sample: Option<u32>,
+    ) -> Result<(Asked, Arc<Secrets>), CliError> {
         if file.extension().is_none_or(|extension| extension != "toml") {
             return Err(unknown_summarizer(file));
         }
@@ -255,7 +279,9 @@ mod llm {
             Some(tape) => {
                 let path = file.parent().unwrap_or(Path::new("")).join(&tape.path);
                 let opened = if tape.record { Cassette::record(path) } else { Cassette::open(path) };
-                let cassette = opened.map_err(|error| CliError::Input(error.to_string()))?.with_sample(tape.sample);
+                let cassette = opened
+                    .map_err(|error| CliError::Input(error.to_string()))?
+                    .with_sample(sample.unwrap_or(tape.sample));
                 match tape.record {
                     true => live(settings).map_err(|error| usage(&error))?.with_cassette(cassette),
                     false => Client::replaying(settings, cassette),

@@ -62,6 +62,10 @@ impl MeasureArguments {
 }
 
 impl Measure {
+    pub(crate) fn recall(&self) -> bool {
+        self.recall
+    }
+
     pub(crate) fn settings(&self, window: Tokens, seed: u64) -> Settings<'_> {
         Settings {
             window: Some(window),
@@ -120,6 +124,23 @@ impl Choice {
             Self::RandomMasking => "random-masking",
             Self::RandomForgetting => "random-forgetting",
             Self::Recorded => "recorded",
+        }
+    }
+
+    /// The policy whose sizes a control has, where no other is named.
+    pub(crate) fn default_match(&self) -> Option<&'static str> {
+        match self {
+            Self::RandomMasking => Some("observation-masking"),
+            Self::RandomForgetting => Some("recent-events"),
+            _ => None,
+        }
+    }
+
+    /// The digest of the settings.
+    pub(crate) fn config_digest(&self) -> Option<String> {
+        match self {
+            Self::Policy(policy) => policy.config_digest(),
+            _ => None,
         }
     }
 

@@ -96,7 +96,8 @@ struct Targets(HashMap<usize, Tokens>);
 
 impl Targets {
     fn new(prepared: &Prepared<'_>, matched: &Replay) -> Self {
-        Self(prepared.steps.iter().zip(&matched.step_tokens).map(|(step, size)| (step.events.start, *size)).collect())
+        let sizes = matched.steps.tokens.iter().map(|&size| Tokens(size));
+        Self(prepared.steps.iter().zip(sizes).map(|(step, size)| (step.events.start, size)).collect())
     }
 
     /// By how much the request is larger than the other policy's. Nothing at a state outside the trace.

@@ -143,6 +143,11 @@ impl Evidence {
         all
     }
 
+    /// By item: its text.
+    pub(crate) fn texts(&self) -> Vec<&str> {
+        self.items.texts()
+    }
+
     /// Items of system prompts, tool schemas and the first user message.
     fn standing(&self, events: &[&Event], first_user: Option<usize>) -> HashSet<ItemId> {
         let mut standing: HashSet<ItemId> = first_user.into_iter().flat_map(|event| self.held[event].clone()).collect();

@@ -40,6 +40,13 @@ impl Items {
         self.ids.len()
     }
 
+    /// By item: its text.
+    pub(crate) fn texts(&self) -> Vec<&str> {
+        let mut texts = vec![""; self.ids.len()];
+        self.ids.iter().for_each(|(text, &id)| texts[id as usize] = text);
+        texts
+    }
+
     /// Adds the items of an action's arguments and returns them, each once, sorted.
     pub(crate) fn add_arguments(&mut self, arguments: &str) -> Vec<ItemId> {
         let mut found = Vec::new();

@@ -6,16 +6,19 @@
 //! [`Prepared`] holds what is the same for every policy of a trace: its steps, sizes, evidence and re-reads. [`run`]
 //! replays it under one policy and gives a [`Row`].
 
+pub mod canaries;
 mod controls;
 mod effect;
 mod evidence;
 mod items;
+pub mod pairs;
 mod prefix;
 pub mod probes;
 mod random;
 mod replay;
 mod rereads;
 mod row;
+mod saved;
 pub mod statistics;
 mod table;
 mod time;
@@ -23,6 +26,7 @@ mod trace;
 
 pub use controls::{ForgetAll, RandomForgetting, RandomMasking};
 pub use replay::{Replay, Seen, Settings, run, run_observed, run_recorded, run_recorded_observed};
-pub use row::{Basis, Row, charged};
+pub use row::{Basis, Row, Steps, charged};
+pub use saved::{Manifest, ManifestPolicy, RowKey, RunError, RunWriter, SavedRun, SavedSteps, TraceFacts, UseFact};
 pub use table::{PolicyMeans, lift, means};
-pub use trace::{Prepared, Subject};
+pub use trace::{Prepared, Subject, digest_of};

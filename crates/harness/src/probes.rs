@@ -5,6 +5,7 @@
 //! "do not touch X" and "touch X" are told apart. What is not in the request is *recoverable* where the request names
 //! a source as `[event <id>]` and fetching it really gives the answer.
 
+mod ask;
 mod file;
 mod grade;
 pub(crate) mod text;
@@ -16,6 +17,7 @@ use serde::Serialize;
 use crate::replay::Seen;
 use crate::trace::Prepared;
 
+pub use ask::{Answer, Panel};
 pub use file::{Probe, ProbeKind, Probes, ProbesError};
 pub use grade::{Stale, Status, Verdict, grade_text};
 pub(crate) use grade::{Texts, Unit, grade};
@@ -72,7 +74,8 @@ impl<'p> Probing<'p> {
 
     fn verdict(&self, probe: &Probe, place: usize, seen: &Seen<'_>) -> Verdict {
         let texts = Texts::of(seen);
-        let recalled = recalled(self.prepared, &texts, &self.places[place].sources);
+        let addressed = texts.addressed(&self.prepared.by_id);
+        let recalled = recalled(self.prepared, &addressed, &self.places[place].sources);
         let grade = grade(&probe.units(), &probe.stale, &texts, &recalled);
         let fetched = match grade.status {
             Status::Recoverable => recalled.iter().map(|text| self.prepared.counter.count(text)).sum(),
@@ -82,9 +85,8 @@ impl<'p> Probing<'p> {
     }
 }
 
-/// The texts behind those sources that the request names.
-pub(crate) fn recalled(prepared: &Prepared<'_>, texts: &Texts<'_>, sources: &[usize]) -> Vec<String> {
-    let addressed = texts.addressed(&prepared.by_id);
+/// The texts behind those sources that a request addresses.
+pub(crate) fn recalled(prepared: &Prepared<'_>, addressed: &[usize], sources: &[usize]) -> Vec<String> {
     let named = sources.iter().filter(|source| addressed.contains(source));
     let fetched = named.filter_map(|&source| prepared.bytes(&prepared.events[source].id, None));
     fetched.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).collect()

@@ -16,8 +16,8 @@ use condenser::view::{Entry, Pushed, View};
 
 use crate::evidence::Holding;
 use crate::prefix::Pieces;
-use crate::row::{Row, charged};
-use crate::time::seconds;
+use crate::probes::Status;
+use crate::row::{Row, Steps, cached};
 use crate::trace::{Held, Log, Prepared};
 
 /// Requests are checked against the API's rules after each record that can change their shape, at every step of this
@@ -59,8 +59,8 @@ impl std::fmt::Debug for Settings<'_> {
 pub struct Replay {
     /// The result.
     pub row: Row,
-    /// The size of each step's request.
-    pub step_tokens: Vec<Tokens>,
+    /// The same step by step.
+    pub steps: Steps,
 }
 
 /// One step as the model would have been shown it.
@@ -126,11 +126,9 @@ struct Run<'p, 't> {
     seqs: Vec<usize>,
     n_recorded: usize,
     row: Row,
-    step_tokens: Vec<Tokens>,
+    steps: Steps,
     lowering: Incremental,
     pieces: Pieces,
-    /// When the step before was answered, where there was one.
-    previous: Option<Option<f64>>,
     shown: ShownNow,
     /// By event: the items that following its address gives.
     behind: HashMap<usize, Vec<u32>>,
@@ -229,7 +227,7 @@ impl<'p, 't> Run<'p, 't> {
             summarizer: settings.summarizer.name().to_owned(),
             seed: settings.seed,
             steps: prepared.steps.len() as u64,
-            output_tokens: prepared.output.0,
+            output_tokens: prepared.output.iter().sum(),
             ..Row::default()
         };
         Self {
@@ -240,10 +238,9 @@ impl<'p, 't> Run<'p, 't> {
             seqs: Vec::with_capacity(prepared.events.len()),
             n_recorded: 0,
             row,
-            step_tokens: Vec::with_capacity(prepared.steps.len()),
+            steps: Steps::default(),
             lowering: Incremental::default(),
             pieces: Pieces::default(),
-            previous: None,
             shown: ShownNow::default(),
             behind: HashMap::new(),
         }
@@ -257,15 +254,17 @@ impl<'p, 't> Run<'p, 't> {
         for (step, span) in prepared.steps.iter().enumerate() {
             let pushed = self.advance(span.events.start, policy.is_none());
             let record = match policy {
-                Some(policy) => self.condense(policy, &sizer),
+                Some(policy) => self.condense(step, policy, &sizer),
                 None => pushed,
             };
+            if record.is_some() {
+                self.steps.records.push(step as u64);
+            }
             self.measure(step, record.as_ref(), &sizer, observe.as_deref_mut());
         }
-        let prices = charged(self.settings.profile);
-        self.row.cost_usd = prices.map(|prices| self.row.price(&prices));
+        self.row.charge(&self.steps, &prepared.idle, self.settings.profile);
         self.row.wall_ms = started.elapsed().as_secs_f64() * 1e3;
-        Replay { row: self.row, step_tokens: self.step_tokens }
+        Replay { row: self.row, steps: self.steps }
     }
 
     /// Pushes the events before `end`, with the recorded condensations between them where asked. The newest record.
@@ -296,7 +295,7 @@ impl<'p, 't> Run<'p, 't> {
         }
     }
 
-    fn condense(&mut self, policy: &dyn Policy, sizer: &Sizer<'_>) -> Option<Condensation> {
+    fn condense(&mut self, step: usize, policy: &dyn Policy, sizer: &Sizer<'_>) -> Option<Condensation> {
         let budget = Budget { window: self.settings.window, reserve: self.settings.reserve };
         let outcome = {
             let mut state = State::new(&self.view, &self.log, sizer, budget);
@@ -308,6 +307,10 @@ impl<'p, 't> Run<'p, 't> {
         row.summarizer_calls += facts.summarizer_calls;
         row.summarizer_input_tokens += facts.summarizer_input_tokens.0;
         row.summarizer_output_tokens += facts.summarizer_output_tokens.0;
+        if facts.summarizer_calls > 0 {
+            let tokens = [facts.summarizer_input_tokens.0, facts.summarizer_output_tokens.0];
+            self.steps.summaries.push([step as u64, tokens[0], tokens[1]]);
+        }
         for failure in &facts.tried {
             row.pinned_changes += u64::from(matches!(failure, Failure::Pinned(_)));
             row.inflations += u64::from(matches!(failure, Failure::NoGain { .. }));
@@ -354,20 +357,15 @@ impl<'p, 't> Run<'p, 't> {
         let tail = self.lowering.next(view, log);
         let tokens = self.pieces.add(tail.n_turns, &tail.request, sizer);
         self.shown.add(prepared, view, log, tail.n_entries, &tail.request);
-        let time = prepared.events[prepared.steps[step].events.start].timestamp.as_deref().and_then(seconds);
-        let cached = self.cached(time);
-        self.previous = Some(time);
-
+        let shared = self.pieces.common(&prepared.counter);
+        let cached = cached(shared, prepared.idle[step], self.settings.profile);
         let row = &mut self.row;
         row.input_tokens += tokens.0;
         row.peak_tokens = row.peak_tokens.max(tokens.0);
-        row.cached_tokens += cached.0;
-        if self.settings.profile.cache.is_some_and(|cache| cache.charges_writes) {
-            row.cache_write_tokens += (tokens - cached).0;
-        }
         let limit = Budget { window: self.settings.window, reserve: self.settings.reserve }.limit();
         row.over_window_steps += u64::from(limit.is_some_and(|limit| tokens > limit));
-        self.step_tokens.push(tokens);
+        self.steps.tokens.push(tokens.0);
+        self.steps.shared.push(shared.0);
         let is_last = step + 1 == prepared.steps.len();
         let is_checked = record.is_some_and(changes_shape) || step.is_multiple_of(CHECKED_STEP) || is_last;
         if is_checked || observe.is_some() {
@@ -384,17 +382,6 @@ impl<'p, 't> Run<'p, 't> {
             self.row.rereads_exposed += u64::from(!is_habit);
         }
         self.find_evidence(step);
-    }
-
-    fn cached(&self, time: Option<f64>) -> Tokens {
-        let (Some(before), Some(cache)) = (self.previous, self.settings.profile.cache) else {
-            return Tokens::ZERO;
-        };
-        let idle = before.zip(time).map(|(before, now)| now - before);
-        if cache.expiry_seconds.zip(idle).is_some_and(|(expiry, idle)| idle > expiry as f64) {
-            return Tokens::ZERO;
-        }
-        cache.cached(self.pieces.common(&self.prepared.counter))
     }
 
     /// For each re-read of the step: whether an earlier result still stands in the request in full.
@@ -436,13 +423,20 @@ impl<'p, 't> Run<'p, 't> {
                     is_recoverable |= behind.binary_search(&found.item).is_ok();
                 }
             }
+            let status = if in_view {
+                Status::InView
+            } else if in_summary {
+                Status::InSummary
+            } else if is_recoverable {
+                Status::Recoverable
+            } else {
+                Status::Lost
+            };
+            self.steps.uses.push(status.letter());
             let row = &mut self.row;
             let count = |total: &mut u64, counts: [&mut u64; 4]| {
                 *total += 1;
-                let status = [in_view, in_summary, is_recoverable, true].iter().position(|&holds| holds);
-                for (number, count) in counts.into_iter().enumerate() {
-                    *count += u64::from(Some(number) == status);
-                }
+                *counts[status as usize] += 1;
             };
             count(
                 &mut row.evidence_total,

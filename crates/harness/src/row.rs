@@ -1,6 +1,7 @@
 //! One result, and what it costs under any prices.
 
 use condenser::profile::{ModelProfile, Prices};
+use condenser::tokens::Tokens;
 use serde::{Deserialize, Serialize};
 
 /// What one policy did to one trace. Tokens are counted with `tokenizer`; only `wall_ms` differs between two runs.
@@ -86,6 +87,42 @@ pub struct Row {
     pub wall_ms: f64,
 }
 
+/// What a row sums up, step by step. Steps count from 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Steps {
+    /// By step: the size of the request.
+    pub tokens: Vec<u64>,
+    /// By step: the tokens that the request shares with the one before, at its beginning.
+    pub shared: Vec<u64>,
+    /// The steps before which a record was made.
+    pub records: Vec<u64>,
+    /// A step before which a summarizer was called, what it read and what it wrote, in tokens.
+    pub summaries: Vec<[u64; 3]>,
+    /// By first use of evidence, in the order of the trace's: the letter of its [`Status`](crate::probes::Status).
+    pub uses: String,
+}
+
+impl Steps {
+    /// By step: the part of the request that is read from the cache. `idle` says how many seconds after the one
+    /// before it was sent, where that is known.
+    pub fn cached<'s>(
+        &'s self,
+        idle: &'s [Option<f64>],
+        profile: &'s ModelProfile,
+    ) -> impl Iterator<Item = Tokens> + 's {
+        let parts = self.shared.iter().zip(idle.iter().chain(std::iter::repeat(&None)));
+        parts.map(|(&shared, &idle)| cached(Tokens(shared), idle, profile))
+    }
+}
+
+/// The part of a common prefix that is read from the cache. `idle` is how many seconds ago the request before was
+/// sent, where that is known.
+pub(crate) fn cached(shared: Tokens, idle: Option<f64>, profile: &ModelProfile) -> Tokens {
+    let Some(cache) = profile.cache else { return Tokens::ZERO };
+    let is_gone = cache.expiry_seconds.zip(idle).is_some_and(|(expiry, idle)| idle > expiry as f64);
+    if is_gone { Tokens::ZERO } else { cache.cached(shared) }
+}
+
 /// The bases on which tables show costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -136,6 +173,17 @@ impl Row {
     /// Whether the policy ever acted on the trace.
     pub fn fired(&self) -> bool {
         self.condensations > 0
+    }
+
+    /// Sets what depends on the profile: cached and written tokens and the cost.
+    ///
+    /// `idle` says for each step how many seconds after the one before it was sent, where that is known.
+    pub fn charge(&mut self, steps: &Steps, idle: &[Option<f64>], profile: &ModelProfile) {
+        self.cached_tokens = steps.cached(idle, profile).map(|tokens| tokens.0).sum();
+        let charges_writes = profile.cache.is_some_and(|cache| cache.charges_writes);
+        let uncached = self.input_tokens.saturating_sub(self.cached_tokens);
+        self.cache_write_tokens = if charges_writes { uncached } else { 0 };
+        self.cost_usd = charged(profile).map(|prices| self.price(&prices));
     }
 
     /// What the run costs under these prices, in US dollars.

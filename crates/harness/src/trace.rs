@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use condenser::condenser::digest;
 use condenser::event::{ContentBlock, Event, EventId, EventKind, Role, Source, Usage};
 use condenser::recall::Recall;
 use condenser::request::{Bodies, Incremental, Sizer, text_of};
@@ -13,6 +14,11 @@ use condenser::view::{Rules, View};
 
 use crate::evidence::{Evidence, Uses};
 use crate::rereads::{self, Reread};
+use crate::saved::{TraceFacts, UseFact};
+use crate::time::seconds;
+
+/// The most characters of an item in [`TraceFacts`].
+const MAX_ITEM: usize = 200;
 
 /// A trace as it came from a reader.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +56,10 @@ pub struct Prepared<'t> {
     /// Recorded condensations and undos, each with the number of events before it.
     pub(crate) recorded: Vec<(usize, &'t Event)>,
     pub(crate) steps: Vec<StepSpan>,
-    pub(crate) output: Tokens,
+    /// By step: what it wrote.
+    pub(crate) output: Vec<u64>,
+    /// By step: the seconds since the step before, where both have a time.
+    pub(crate) idle: Vec<Option<f64>>,
     pub(crate) by_id: HashMap<&'t EventId, usize>,
     pub(crate) presence: Presence,
     pub(crate) evidence: Evidence,
@@ -66,12 +75,34 @@ impl<'t> Prepared<'t> {
         let (events, recorded) = sort_out(subject.events);
         let steps = steps(&events);
         let counter = Counted { inner: counter, counts: Mutex::default() };
-        let output = steps.iter().flat_map(|step| &step.written).map(|&event| written(events[event], &counter)).sum();
+        let output = steps.iter().map(|step| {
+            let tokens = step.written.iter().map(|&event| written(events[event], &counter)).sum::<Tokens>();
+            tokens.0
+        });
+        let output = output.collect();
+        let time = |step: &StepSpan| events[step.events.start].timestamp.as_deref().and_then(seconds);
+        let times: Vec<Option<f64>> = steps.iter().map(time).collect();
+        let before = std::iter::once(None).chain(times.iter().copied());
+        let idle = times.iter().zip(before).map(|(now, before)| Some((*now)? - before?)).collect();
         let by_id = events.iter().enumerate().map(|(index, event)| (&event.id, index)).collect();
         let presence = Presence::new(&events, &steps, rules, &counter);
         let (evidence, uses) = Evidence::find(&events, &by_id, &steps, &presence);
         let rereads = rereads::find(&events, &steps, &presence);
-        Self { subject, rules, counter, events, recorded, steps, output, by_id, presence, evidence, uses, rereads }
+        Self {
+            subject,
+            rules,
+            counter,
+            events,
+            recorded,
+            steps,
+            output,
+            idle,
+            by_id,
+            presence,
+            evidence,
+            uses,
+            rereads,
+        }
     }
 
     /// The number of model responses.
@@ -84,10 +115,40 @@ impl<'t> Prepared<'t> {
         self.steps.get(step)?.written.iter().find_map(|&event| self.events[event].usage.as_ref())
     }
 
+    /// What a saved run keeps of the trace.
+    pub fn facts(&self) -> TraceFacts {
+        let texts = self.evidence.texts();
+        let mut uses = Vec::new();
+        for (step, (found, span)) in self.uses.iter().zip(&self.steps).enumerate() {
+            for found in &found.first {
+                let mut sources = self.evidence.shown_sources(found.item, span.events.start, step, &self.presence);
+                let source = sources.next().map(|event| self.events[event].id.to_string()).unwrap_or_default();
+                let item = texts[found.item as usize].chars().take(MAX_ITEM).collect();
+                uses.push(UseFact { step: step as u64, item, source, far: found.is_far });
+            }
+        }
+        TraceFacts {
+            trace: self.subject.trace.to_owned(),
+            format: self.subject.format.to_owned(),
+            task: self.subject.task.map(str::to_owned),
+            digest: digest_of(self.subject.events),
+            events: self.events.iter().filter(|event| event.kind.is_shown()).count() as u64,
+            has_condensations: self.has_recorded_condensations(),
+            output: self.output.clone(),
+            idle: self.idle.clone(),
+            uses,
+        }
+    }
+
     /// Whether the agent itself ran with condensations. Where it did, what `none` shows was never sent.
     pub fn has_recorded_condensations(&self) -> bool {
         self.recorded.iter().any(|(_, event)| matches!(event.kind, EventKind::Condensation(_)))
     }
+}
+
+/// A digest of a trace's events: equal where all of them are.
+pub fn digest_of(events: &[Event]) -> String {
+    digest(events.iter().map(|event| serde_json::to_vec(event).unwrap_or_default()))
 }
 
 impl Recall for Prepared<'_> {

@@ -1,5 +1,5 @@
 //! Probes: the files that come with the project, and what a request has to hold to pass.
-#![expect(clippy::expect_used, clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail by panicking")]
+#![expect(clippy::expect_used, clippy::panic, reason = "helpers of tests fail by panicking")]
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};

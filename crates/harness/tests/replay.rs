@@ -496,12 +496,12 @@ fn random_controls_are_as_large_as_what_they_match_and_repeat_themselves() {
         let first = run(&prepared, &*control(3), &settings);
         assert_eq!(first.row.policy, name);
         assert!(first.row.fired());
-        for (step, (a, b)) in first.step_tokens.iter().zip(&matched.step_tokens).enumerate() {
-            assert!(a.0.abs_diff(b.0) <= 30, "{name} at step {step}: {a} and {b}");
+        for (step, (a, b)) in first.steps.tokens.iter().zip(&matched.steps.tokens).enumerate() {
+            assert!(a.abs_diff(*b) <= 30, "{name} at step {step}: {a} and {b}");
         }
         let again = run(&prepared, &*control(3), &settings);
         assert_eq!(Row { wall_ms: 0.0, ..again.row }, Row { wall_ms: 0.0, ..first.row.clone() });
-        assert_ne!(run(&prepared, &*control(4), &settings).step_tokens, first.step_tokens);
+        assert_ne!(run(&prepared, &*control(4), &settings).steps.tokens, first.steps.tokens);
     };
     check(&|seed| Box::new(RandomMasking::matching(&prepared, &matched, seed)), "random-masking(old)");
     check(&|seed| Box::new(RandomForgetting::matching(&prepared, &matched, seed)), "random-forgetting(old)");

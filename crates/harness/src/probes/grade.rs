@@ -7,15 +7,15 @@ use std::fmt;
 use condenser::event::EventId;
 use condenser::request::Body;
 use condenser::tokens::Tokens;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::text::{holds, of_arguments, places, sentences};
 use super::{Probe, ProbeKind};
 use crate::evidence::addresses;
 use crate::replay::Seen;
 
-/// Where the answer is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+/// Where an answer, or an item that an action used, is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// All of it stands in entries that are no summaries.
@@ -31,10 +31,20 @@ pub enum Status {
 impl Status {
     /// All, best first.
     pub const ALL: [Self; 4] = [Self::InView, Self::InSummary, Self::Recoverable, Self::Lost];
+
+    /// The letter of [`Steps::uses`](crate::Steps::uses).
+    pub fn letter(self) -> char {
+        match self {
+            Self::InView => 'v',
+            Self::InSummary => 's',
+            Self::Recoverable => 'r',
+            Self::Lost => 'l',
+        }
+    }
 }
 
 /// What became of values that no longer hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stale {
     /// There are none, or none stands in the request.
@@ -189,7 +199,7 @@ fn stale_of(stale: &[String], texts: &Texts<'_>, is_answered: bool) -> Stale {
 }
 
 /// What came of one probe.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The probe.
     pub probe: String,
@@ -249,4 +259,82 @@ fn strings(text: &str) -> String {
         return of_arguments(text);
     }
     text.lines().map(of_arguments).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn constraint() -> Unit {
+        Unit::Constraint { value: "wipe-4417".into(), wordings: vec!["never".into(), "do not".into()] }
+    }
+
+    fn list() -> Unit {
+        Unit::List(["a-1", "b-2", "c-3"].map(str::to_owned).to_vec())
+    }
+
+    /// Units, texts, and whether they hold them.
+    fn cases() -> Vec<(Unit, &'static str, bool)> {
+        vec![
+            (constraint(), "Never run wipe-4417.", true),
+            (constraint(), "Do not hurry.\nRun wipe-4417.", false),
+            (constraint(), "Run wipe-4417", false),
+            (constraint(), "Never run wipe-44170.", false),
+            (list(), "first a-1, then b-2, c-3", true),
+            (list(), "c-3, b-2, a-1", false),
+            (list(), "a-1, c-3", false),
+            (list(), "b-2, a-1, b-2, c-3", true),
+            (list(), "a-1, b-20, c-3", false),
+            (Unit::Value("PX-100-L".into()), "PX-100-L and PX-103-L", true),
+            (Unit::Value("PX-103-L".into()), "PX-100-L", false),
+        ]
+    }
+
+    #[test]
+    fn a_unit_is_held_as_it_has_to_be() {
+        for (unit, text, expected) in cases() {
+            assert_eq!(unit.is_in(text), expected, "{unit} in {text:?}");
+        }
+    }
+
+    #[test]
+    fn a_check_of_units_that_is_wrong_in_one_way_is_found_out() {
+        type Wrong = fn(&Unit, &str) -> bool;
+        let values = |unit: &Unit| match unit {
+            Unit::Value(value) | Unit::Constraint { value, .. } => vec![value.clone()],
+            Unit::List(values) => values.clone(),
+        };
+        let all: Wrong = |unit, text| match unit {
+            Unit::List(values) => values.iter().all(|value| holds(text, value)),
+            unit => unit.is_in(text),
+        };
+        let any: Wrong = |unit, text| match unit {
+            Unit::List(values) => values.iter().any(|value| holds(text, value)),
+            unit => unit.is_in(text),
+        };
+        let value_alone: Wrong = |unit, text| match unit {
+            Unit::Constraint { value, .. } => holds(text, value),
+            unit => unit.is_in(text),
+        };
+        let anywhere: Wrong = |unit, text| match unit {
+            Unit::Constraint { value, wordings } => {
+                holds(text, value) && wordings.iter().any(|it| holds(&text.to_lowercase(), it))
+            }
+            unit => unit.is_in(text),
+        };
+        let is_caught = |wrong: &dyn Fn(&Unit, &str) -> bool| {
+            cases().iter().any(|(unit, text, expected)| wrong(unit, text) != *expected)
+        };
+        assert!(!is_caught(&|unit, text| unit.is_in(text)));
+        for (what, wrong) in [
+            ("the order of a list is ignored", all),
+            ("one value of a list is enough", any),
+            ("polarity is ignored", value_alone),
+            ("polarity may stand in another sentence", anywhere),
+        ] {
+            assert!(is_caught(&wrong), "{what}");
+        }
+        let parts = |unit: &Unit, text: &str| values(unit).iter().all(|value| text.contains(value.as_str()));
+        assert!(is_caught(&parts), "parts of tokens count");
+    }
 }

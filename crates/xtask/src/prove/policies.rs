@@ -142,7 +142,7 @@ fn on_trace(trace: &Trace, policies: &[Arc<dyn Policy>]) -> Vec<(Row, Vec<String
 
 struct Run {
     row: Row,
-    sizes: Vec<Tokens>,
+    sizes: Vec<u64>,
     /// Of all records.
     digest: u64,
     broken: Vec<String>,
@@ -164,7 +164,7 @@ fn run(prepared: &Prepared<'_>, policy: &dyn Policy, settings: &Settings<'_>, ch
             }
         }
     });
-    Run { row: Row { wall_ms: 0.0, ..replay.row }, sizes: replay.step_tokens, digest: digest.finish(), broken }
+    Run { row: Row { wall_ms: 0.0, ..replay.row }, sizes: replay.steps.tokens, digest: digest.finish(), broken }
 }
 
 fn can_change_shape(record: &Condensation) -> bool {
