@@ -136,7 +136,7 @@ def test_a_model_that_fails_leaves_the_messages_as_they_are():
             raise RuntimeError("out")
 
     model, broken = Model(steps=12), Broken(steps=1)
-    middleware = CondenserMiddleware("llm-summarizing", summarizer=broken, window=6_000, reserve=500, tokenizer="chars/4")
+    middleware = CondenserMiddleware("llm-summarizing", summarizer=broken, window=5_500, reserve=500, tokenizer="chars/4")
     agent = create_agent(model, [look], middleware=[middleware])
     agent.invoke({"messages": [HumanMessage("Look.")]}, {"recursion_limit": 1000})
     # A failed attempt waits for growth.

@@ -30,18 +30,21 @@ def cluster():
     ray.shutdown()
 
 
-class Short:
-    """A policy written in Python, which travels by pickle."""
+def short():
+    """A policy written in Python, which travels by pickle: a class of a module would be looked up by its name."""
 
-    name = "short"
+    class Short:
+        name = "short"
 
-    def requirement(self, state):
-        return "soft" if len(state) > 30 else None
+        def requirement(self, state):
+            return "soft" if len(state) > 30 else None
 
-    def plan(self, state, tried):
-        if tried:
-            raise condenser.NoPlan
-        return condenser.Plan(forget=state.ids[2 : state.previous_index(len(state) - 10)])
+        def plan(self, state, tried):
+            if tried:
+                raise condenser.NoPlan
+            return condenser.Plan(forget=state.ids[2 : state.previous_index(len(state) - 10)])
+
+    return Short()
 
 
 def in_order(rows):
@@ -64,10 +67,10 @@ def dataset_file(tmp_path_factory):
 
 
 def test_two_workers_give_the_same_rows_as_one_process(tmp_path, dataset_file):
-    from_ray = condenser.ray.compare([TRACES, dataset_file], [*POLICIES, Short()], concurrency=2, **QUICK)
+    from_ray = condenser.ray.compare([TRACES, dataset_file], [*POLICIES, short()], concurrency=2, **QUICK)
     from_ray.write_parquet(str(tmp_path / "rows"))
     rows = pyarrow.parquet.read_table(tmp_path / "rows").to_pylist()
-    here = condenser.compare([TRACES, dataset_file], [*POLICIES, Short()], **QUICK)
+    here = condenser.compare([TRACES, dataset_file], [*POLICIES, short()], **QUICK)
     assert in_order(rows) == in_order(here) and len({row["trace"] for row in rows}) > 20
 
 
