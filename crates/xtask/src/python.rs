@@ -126,7 +126,7 @@ fn test(python: &Path, sdk: Option<&Path>) -> anyhow::Result<bool> {
 
     run(core.pip().args(["--no-deps", "--force-reinstall"]).arg(&wheel), "installing the wheel")?;
     let mut is_ok = passes(core.python().args(["-m", "pytest", "tests"]), "the tests")?;
-    let stubs = ["-m", "mypy.stubtest", "condenser", "--concise", "--mypy-config-file", "pyproject.toml"];
+    let stubs = ["-m", "mypy.stubtest", "condenser._native", "--concise", "--mypy-config-file", "pyproject.toml"];
     is_ok &= passes(core.python().args(stubs).args(["--allowlist", "tests/stubtest.txt"]), "stubs against the module")?;
     let types = ["-m", "mypy", "examples", "python/condenser", "--exclude", "openhands"];
     is_ok &= passes(core.python().args(types), "types")?;
