@@ -11,7 +11,11 @@ const WRAP: &str = "fixtures/traces/wrap-columns.chat.json";
 
 fn condenser(arguments: &[&str]) -> Output {
     let root: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    Command::new(env!("CARGO_BIN_EXE_condenser")).args(arguments).current_dir(root).output().expect("the command starts")
+    Command::new(env!("CARGO_BIN_EXE_condenser"))
+        .args(arguments)
+        .current_dir(root)
+        .output()
+        .expect("the command starts")
 }
 
 fn stdout(output: &Output) -> String {
@@ -115,7 +119,9 @@ fn a_text_of_another_product_is_graded_and_a_check_fails_on_what_is_missing() {
 
 #[test]
 fn canaries_are_planted_the_same_again_and_shown_per_kind_and_round() {
-    let of = |more: &[&str]| condenser(&[&["canaries", LEDGER, "--seeds", "1", "--policy", "recent-events,craft"], more].concat());
+    let of = |more: &[&str]| {
+        condenser(&[&["canaries", LEDGER, "--seeds", "1", "--policy", "recent-events,craft"], more].concat())
+    };
     let table = stdout(&of(&[]));
     assert_eq!(table, stdout(&of(&[])));
     assert_eq!(table.matches("exact_list").count(), 2, "{table}");
@@ -126,7 +132,8 @@ fn canaries_are_planted_the_same_again_and_shown_per_kind_and_round() {
     assert_eq!(windows.len(), 2);
     assert!(windows[0] * 3 - windows[1] <= 3, "shares of one size: {windows:?}");
     let survivors = |policy: &str| -> u64 {
-        let last = rows.iter().filter(|row| row["policy"] == policy && row["round"] == 5 && row["kind"] == "safety_rule");
+        let last =
+            rows.iter().filter(|row| row["policy"] == policy && row["round"] == 5 && row["kind"] == "safety_rule");
         last.map(|row| row["in_view"].as_u64().expect("a number") + row["in_summary"].as_u64().expect("a number")).sum()
     };
     assert!(survivors("craft") > survivors("recent-events"));
@@ -135,7 +142,8 @@ fn canaries_are_planted_the_same_again_and_shown_per_kind_and_round() {
 #[test]
 fn what_is_too_short_for_canaries_is_said() {
     let folder = Folder::new();
-    let chat = folder.file("chat.jsonl", "{\"role\":\"user\",\"content\":\"hi\"}\n{\"role\":\"assistant\",\"content\":\"hello\"}\n");
+    let chat = folder
+        .file("chat.jsonl", "{\"role\":\"user\",\"content\":\"hi\"}\n{\"role\":\"assistant\",\"content\":\"hello\"}\n");
     refused(&["canaries", &chat], 1, "left out: the trace has 1 steps before which a user could speak");
     refused(&["canaries", LEDGER, "--depths", "2"], 2, "a depth is a number from 0 to 1, and not 2");
 }
@@ -192,29 +200,36 @@ fn arms_are_paired_by_name_where_traces_name_no_task() {
 fn rows_of_a_comparison_are_compared_with_a_baseline() {
     let folder = Folder::new();
     let rows = folder.path("rows.jsonl");
-    let compare = ["compare", "fixtures/traces", "--window", "8k", "--reserve", "1k", "--policy", "none,observation-masking"];
+    let compare =
+        ["compare", "fixtures/traces", "--window", "8k", "--reserve", "1k", "--policy", "none,observation-masking"];
     assert!(condenser(&[&compare[..], &["--format", "jsonl", "-o", &rows]].concat()).status.success());
-    let stats = ["stats", &rows, "--resamples", "500", "--metric", "input_tokens", "--also", "in_view", "--explore", "lost"];
+    let stats =
+        ["stats", &rows, "--resamples", "500", "--metric", "input_tokens", "--also", "in_view", "--explore", "lost"];
     let findings = lines(&condenser(&[&stats[..], &["--format", "jsonl"]].concat()));
     assert_eq!(findings.len(), 3);
     assert_eq!(findings[0]["role"], "primary");
     assert_eq!((&findings[0]["difference"]["n_traces"], &findings[0]["verdict"]), (&json!(6), &json!("better")));
     assert_eq!(findings[2]["verdict"], "untested");
     let table = stdout(&condenser(&stats));
-    for expected in ["input_tokens (primary)", "in_view (secondary, p adjusted)", "nothing is called equal without --margin"] {
+    for expected in
+        ["input_tokens (primary)", "in_view (secondary, p adjusted)", "nothing is called equal without --margin"]
+    {
         assert!(table.contains(expected), "{expected}: {table}");
     }
     assert!(table.contains("6 traces name no task; each counts as a task of its own"), "{table}");
     refused(&["stats", &rows, "--metric", "costs"], 2, "no metric \"costs\"; known are cost_usd, ");
     refused(&["stats", &rows, "--baseline", "craft"], 2, "name one of none, observation-masking as the baseline");
-    refused(&["stats", &folder.file("bad.jsonl", "{}\n")], 3, "bad.jsonl, line 1: no row of `condenser compare --format jsonl`");
+    refused(
+        &["stats", &folder.file("bad.jsonl", "{}\n")],
+        3,
+        "bad.jsonl, line 1: no row of `condenser compare --format jsonl`",
+    );
 }
 
 #[cfg(not(feature = "llm"))]
 #[test]
 fn without_the_feature_no_model_is_asked() {
-    let arguments =
-        ["probe", WRAP, "--probes", "fixtures/probes", "--ask", "m.toml", "--answers", "answers.jsonl"];
+    let arguments = ["probe", WRAP, "--probes", "fixtures/probes", "--ask", "m.toml", "--answers", "answers.jsonl"];
     refused(&arguments, 2, "this build knows nothing of models that answer; build it with `--features llm`");
 }
 
@@ -275,8 +290,20 @@ mod models {
         let ask = |record: bool| {
             let file = model(&folder, &url, record);
             let arguments = [
-                "probe", WRAP, "--probes", "fixtures/probes", "--policy", "none", "--repeats", "2", "--ask", &file, "--judge",
-                &file, "--answers", &answers,
+                "probe",
+                WRAP,
+                "--probes",
+                "fixtures/probes",
+                "--policy",
+                "none",
+                "--repeats",
+                "2",
+                "--ask",
+                &file,
+                "--judge",
+                &file,
+                "--answers",
+                &answers,
             ];
             let output = condenser(&arguments);
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -288,9 +315,16 @@ mod models {
         assert_eq!(live.len(), 7 * 2, "seven probes, twice");
         let of = |probe: &str| live.iter().find(|answer| answer["probe"] == probe).expect("an answer");
         let width = of("default-width");
-        assert_eq!((&width["exact"], &width["judged"], &width["passes"]), (&json!(false), &json!("Yes."), &json!(true)));
+        assert_eq!(
+            (&width["exact"], &width["judged"], &width["passes"]),
+            (&json!(false), &json!("Yes."), &json!(true))
+        );
         let samples = of("samples");
-        assert_eq!((&samples["exact"], &samples["judge"]), (&json!(true), &json!(null)), "an exact answer has no judge");
+        assert_eq!(
+            (&samples["exact"], &samples["judge"]),
+            (&json!(true), &json!(null)),
+            "an exact answer has no judge"
+        );
         let panic = of("panic");
         assert_eq!((&panic["passes"], &panic["judge"]), (&json!(false), &json!(null)), "facts have no judge");
         assert!(table.contains("judged right"), "{table}");
@@ -298,8 +332,22 @@ mod models {
 
         std::fs::write(folder.path("tape.jsonl"), "").expect("an empty tape");
         let file = model(&folder, &url, false);
-        let arguments = ["probe", WRAP, "--probes", "fixtures/probes", "--policy", "none", "--ask", &file, "--answers", &answers];
+        let arguments =
+            ["probe", WRAP, "--probes", "fixtures/probes", "--policy", "none", "--ask", &file, "--answers", &answers];
         refused(&arguments, 1, "questions got no answer or no judgement; --answers says why");
         assert!(std::fs::read_to_string(&answers).expect("the answers").contains("has no sample 0"));
+    }
+
+    /// What the model says means nothing: that it goes through the same path is what is shown.
+    #[test]
+    fn a_local_models_cassette_goes_through_the_same_path() {
+        let arguments = ["canaries", WRAP, "--policy", "llm-summarizing", "--seeds", "1", "--window", "30%"];
+        let by_model = ["--summarizer", "fixtures/cassettes/gemma.toml", "--format", "jsonl"];
+        let rows = lines(&condenser(&[&arguments[..], &by_model].concat()));
+        assert!(rows.iter().all(|row| row["summarizer"] == "openai/gemma-3-270m"));
+        let kinds: std::collections::BTreeSet<&str> = rows.iter().filter_map(|row| row["kind"].as_str()).collect();
+        assert_eq!(kinds.len(), 8);
+        let round = |round: u64| rows.iter().filter(|row| row["round"] == round).count();
+        assert!(round(1) == 8 && round(5) > 0, "{}", rows.len());
     }
 }

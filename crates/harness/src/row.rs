@@ -87,8 +87,9 @@ pub struct Row {
     pub wall_ms: f64,
 }
 
-/// Where an item was when an action used it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Where an item was when an action used it, or the answer of a probe when it was asked. Best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Status {
     /// In an entry of the view that is not a summary.
     InView,
@@ -101,7 +102,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// All of them.
+    /// All of them, best first.
     pub const ALL: [Self; 4] = [Self::InView, Self::InSummary, Self::Recoverable, Self::Lost];
 
     /// The letter of [`Steps::uses`].
