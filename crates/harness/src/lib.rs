@@ -29,7 +29,7 @@ pub use controls::{ForgetAll, RandomForgetting, RandomMasking};
 pub use replay::{
     Replay, Seen, Settings, run, run_observed, run_oracle, run_oracle_observed, run_recorded, run_recorded_observed,
 };
-pub use row::{Basis, Row, Steps, charged};
+pub use row::{Basis, Row, Status, Steps, charged};
 pub use saved::{Manifest, ManifestPolicy, RowKey, RunError, RunWriter, SavedRun, SavedSteps, TraceFacts, UseFact};
 pub use table::{PolicyMeans, lift, means};
 pub use trace::{Prepared, Subject, digest_of};

@@ -18,8 +18,7 @@ use crate::controls::control_name;
 use crate::evidence::Holding;
 use crate::oracle;
 use crate::prefix::Pieces;
-use crate::probes::Status;
-use crate::row::{Row, Steps, cached};
+use crate::row::{Row, Status, Steps, cached};
 use crate::trace::{Held, Log, Prepared};
 
 /// Requests are checked against the API's rules after each record that can change their shape, at every step of this
