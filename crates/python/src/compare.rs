@@ -51,7 +51,7 @@ impl Choice {
                 let matched = run(prepared, &RecentEvents::default(), settings);
                 run(prepared, &RandomForgetting::matching(prepared, &matched, seed), settings)
             }
-            Self::Recorded => run_recorded(prepared, settings, &mut |_| {}),
+            Self::Recorded => run_recorded(prepared, settings),
         }
         .row
     }

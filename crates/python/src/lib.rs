@@ -36,7 +36,7 @@ mod _native {
     #[pymodule_export]
     use crate::tokens::TokenCounter;
     #[pymodule_export]
-    use crate::trace::{Trace, read_traces, write_traces};
+    use crate::trace::{Trace, find_traces, read_traces, write_traces};
     #[pymodule_export]
     use crate::view::{Entry, View};
 

@@ -155,6 +155,20 @@ pub(crate) fn read_traces(py: Python<'_>, paths: Vec<PathBuf>, format: Option<&s
     })
 }
 
+/// The files and trace folders behind paths, and whether each was named: what is only found may be something else.
+#[pyfunction]
+#[pyo3(signature = (*paths))]
+pub(crate) fn find_traces(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Vec<(PathBuf, bool)>> {
+    py.detach(|| {
+        let mut found = Vec::new();
+        for path in &paths {
+            let candidates = condenser_traces::find(path).map_err(unreadable)?;
+            found.extend(candidates.into_iter().map(|candidate| (candidate.path, candidate.named)));
+        }
+        Ok(found)
+    })
+}
+
 /// Traces of one file as text in another format: `openhands-v1`, `openai-chat`, `anthropic`, `pi` or `atif`.
 #[pyfunction]
 pub(crate) fn write_traces(py: Python<'_>, traces: Vec<Bound<'_, Trace>>, format: &str) -> PyResult<String> {

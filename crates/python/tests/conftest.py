@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from helpers import TRACES
 
+pytest_plugins = ["pytester"]
+
 
 @pytest.fixture
 def traces() -> Path:

@@ -1,4 +1,5 @@
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Callable, Optional, Union, final, overload
 
@@ -663,6 +664,10 @@ def read_traces(*paths: StrPath, format: Optional[str] = None) -> list[Trace]:
     """Reads all traces of files, folders and patterns, in any known format or as the one that is named.
 
     A path that is named must be readable; what is found in a folder and is no trace is left out."""
+
+def find_traces(*paths: StrPath) -> list[tuple[Path, bool]]:
+    """The files and trace folders behind paths, and whether each was named: what is only found may be something
+    else."""
 
 def write_traces(traces: list[Trace], format: str) -> str:
     """Traces of one file as text in another format: `openhands-v1`, `openai`, `anthropic`, `pi` or `atif`."""
