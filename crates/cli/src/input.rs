@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use condenser_traces::{Candidate, Diagnostic, ReadError, Reader, Trace, find};
+use condenser_traces::{Candidate, Diagnostic, Item, ReadError, Reader, Trace, find};
 
 use crate::error::{CliError, Exit, chain};
 use crate::terminal::note;
@@ -95,6 +95,36 @@ impl InputArguments {
             notes.fail(&error, candidate.named);
             notes.finish()
         })
+    }
+
+    /// Takes the traces of a candidate one by one, and reports what was odd on standard error. Only one trace is in
+    /// memory, and its number of records is not known.
+    pub(crate) fn each(&self, candidate: &Candidate, take: &mut dyn FnMut(Trace)) -> Met {
+        let mut notes = Notes::new(&candidate.path);
+        let reader = match self.open(candidate) {
+            Ok(reader) => reader,
+            Err(met) => return met,
+        };
+        let mut newest: Option<Trace> = None;
+        for item in reader {
+            match item {
+                Ok(Item::Begin(trace)) => newest.replace(*trace).into_iter().for_each(&mut *take),
+                Ok(Item::Event(event)) => {
+                    if let Some(trace) = &mut newest {
+                        trace.events.push(event);
+                    }
+                }
+                Ok(Item::Diagnostic(odd) | Item::FileDiagnostic(odd)) => notes.add(&odd),
+                Ok(_) => {}
+                Err(error) => {
+                    // What could not be read to its end is no trace.
+                    newest = None;
+                    notes.fail(&error, candidate.named);
+                }
+            }
+        }
+        newest.into_iter().for_each(take);
+        notes.finish()
     }
 
     /// Reads all traces of a candidate, and reports what was odd on standard error.

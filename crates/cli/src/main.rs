@@ -2,12 +2,17 @@
 
 mod commands;
 mod error;
+mod gate;
 mod input;
 mod models;
 mod output;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod session;
+mod shard;
 mod subjects;
 mod table;
+mod tables;
 mod terminal;
 mod window;
 
@@ -16,8 +21,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    canaries, compare, condense, convert, formats, log, pairs, policies, probe, profiles, score, stats, status, traces,
-    view,
+    canaries, compare, condense, convert, formats, log, merge, pairs, policies, probe, profiles, reprice, score, stats,
+    status, traces, view,
 };
 use crate::terminal::note;
 
@@ -44,6 +49,10 @@ enum Command {
     Score(score::ScoreArguments),
     /// Put recorded arms of the same tasks side by side.
     Pairs(pairs::PairsArguments),
+    /// Put the parts of a run together.
+    Merge(merge::MergeArguments),
+    /// Show a run under other prices and cache rules.
+    Reprice(reprice::RepriceArguments),
     /// Say what differences between policies are worth: intervals, wins, the smallest that could have been shown.
     Stats(stats::StatsArguments),
     /// Show what the model would have been shown at a step.
@@ -76,6 +85,8 @@ fn main() -> ExitCode {
         Command::Canaries(arguments) => canaries::run(&arguments),
         Command::Score(arguments) => score::run(&arguments),
         Command::Pairs(arguments) => pairs::run(&arguments),
+        Command::Merge(arguments) => merge::run(&arguments),
+        Command::Reprice(arguments) => reprice::run(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
         Command::View(arguments) => view::run(&arguments),
         Command::Condense(arguments) => condense::run(&arguments),

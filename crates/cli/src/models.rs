@@ -55,6 +55,10 @@ impl WhoSummarizes {
         &*self.summarizer
     }
 
+    pub(crate) fn is_model(&self) -> bool {
+        self.is_model
+    }
+
     /// The name, and a word where it is no language model.
     pub(crate) fn described(&self) -> String {
         let kind = if self.is_model { "" } else { " (not an LLM summary)" };

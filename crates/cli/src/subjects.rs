@@ -62,6 +62,10 @@ impl MeasureArguments {
 }
 
 impl Measure {
+    pub(crate) fn recall(&self) -> bool {
+        self.recall
+    }
+
     pub(crate) fn settings(&self, window: Tokens, seed: u64) -> Settings<'_> {
         Settings {
             window: Some(window),
@@ -100,6 +104,8 @@ pub(crate) enum Choice {
     RandomMasking,
     /// Forgets at random, as much as another policy removes.
     RandomForgetting,
+    /// Knows what comes next, at the sizes of another policy.
+    Oracle,
     /// Applies the condensations that the trace recorded.
     Recorded,
 }
@@ -119,7 +125,25 @@ impl Choice {
             Self::ForgetAll => "forget-all",
             Self::RandomMasking => "random-masking",
             Self::RandomForgetting => "random-forgetting",
+            Self::Oracle => "oracle",
             Self::Recorded => "recorded",
+        }
+    }
+
+    /// The policy whose sizes a control has, where no other is named.
+    pub(crate) fn default_match(&self) -> Option<&'static str> {
+        match self {
+            Self::RandomMasking => Some("observation-masking"),
+            Self::RandomForgetting | Self::Oracle => Some("recent-events"),
+            _ => None,
+        }
+    }
+
+    /// The digest of the settings.
+    pub(crate) fn config_digest(&self) -> Option<String> {
+        match self {
+            Self::Policy(policy) => policy.config_digest(),
+            _ => None,
         }
     }
 
@@ -130,10 +154,11 @@ impl Choice {
 }
 
 /// A control's choice, and what it is.
-pub(crate) const CONTROLS: [(Choice, &str); 4] = [
+pub(crate) const CONTROLS: [(Choice, &str); 5] = [
     (Choice::RandomMasking, "masks random tool results, as much as observation-masking or --match removes"),
     (Choice::RandomForgetting, "forgets random events, as much as recent-events or --match removes"),
     (Choice::ForgetAll, "forgets everything but prompts, the first user message and the newest step"),
+    (Choice::Oracle, "keeps the lines that the next action uses, at the sizes of recent-events or --match"),
     (Choice::Recorded, "applies the condensations that the trace itself recorded"),
 ];
 
@@ -249,6 +274,13 @@ pub(crate) fn replay(
             return match observe {
                 Some(observe) => condenser_harness::run_recorded_observed(prepared, settings, observe),
                 None => condenser_harness::run_recorded(prepared, settings),
+            };
+        }
+        Choice::Oracle => {
+            let matched = other(&RecentEvents::default());
+            return match observe {
+                Some(observe) => condenser_harness::run_oracle_observed(prepared, &matched, settings, observe),
+                None => condenser_harness::run_oracle(prepared, &matched, settings),
             };
         }
         Choice::Policy(policy) => &**policy,

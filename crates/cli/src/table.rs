@@ -25,6 +25,17 @@ pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
     text
 }
 
+/// The same as Markdown.
+pub(crate) fn markdown(header: &[&str], rows: Vec<Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(header.iter().map(|name| (*name).to_owned()));
+    for row in rows {
+        table.add_row(row.iter().map(|cell| printable(cell).replace('|', "\\|")));
+    }
+    format!("\n{table}\n")
+}
+
 /// A number with its unit, several (`3 of 6`), or the dash that stands for none.
 fn is_number(cell: &str) -> bool {
     cell == "–"

@@ -88,7 +88,7 @@ pub struct Row {
 }
 
 /// Where an item was when an action used it, or the answer of a probe when it was asked. Best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// In an entry of the view that is not a summary.
@@ -129,6 +129,19 @@ pub struct Steps {
     pub summaries: Vec<[u64; 3]>,
     /// By first use of evidence, in the order of the trace's: the letter of its [`Status`].
     pub uses: String,
+}
+
+impl Steps {
+    /// By step: the part of the request that is read from the cache. `idle` says how many seconds after the one
+    /// before it was sent, where that is known.
+    pub fn cached<'s>(
+        &'s self,
+        idle: &'s [Option<f64>],
+        profile: &'s ModelProfile,
+    ) -> impl Iterator<Item = Tokens> + 's {
+        let parts = self.shared.iter().zip(idle.iter().chain(std::iter::repeat(&None)));
+        parts.map(|(&shared, &idle)| cached(Tokens(shared), idle, profile))
+    }
 }
 
 /// The part of a common prefix that is read from the cache. `idle` is how many seconds ago the request before was
@@ -195,8 +208,7 @@ impl Row {
     ///
     /// `idle` says for each step how many seconds after the one before it was sent, where that is known.
     pub fn charge(&mut self, steps: &Steps, idle: &[Option<f64>], profile: &ModelProfile) {
-        let parts = steps.shared.iter().zip(idle.iter().chain(std::iter::repeat(&None)));
-        self.cached_tokens = parts.map(|(&shared, &idle)| cached(Tokens(shared), idle, profile).0).sum();
+        self.cached_tokens = steps.cached(idle, profile).map(|tokens| tokens.0).sum();
         let charges_writes = profile.cache.is_some_and(|cache| cache.charges_writes);
         let uncached = self.input_tokens.saturating_sub(self.cached_tokens);
         self.cache_write_tokens = if charges_writes { uncached } else { 0 };

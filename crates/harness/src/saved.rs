@@ -21,6 +21,7 @@ use condenser::profile::ModelProfile;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::probes::Verdict;
 use crate::replay::Replay;
 use crate::row::{Row, Steps};
 
@@ -46,8 +47,12 @@ pub struct Manifest {
     pub reserve: u64,
     /// The token counter.
     pub tokenizer: String,
+    /// Whether it estimates.
+    pub is_estimate: bool,
     /// The summarizer.
     pub summarizer: String,
+    /// Whether that is a language model.
+    pub is_model: bool,
     /// Whether policies write addresses.
     pub recall: bool,
     /// The rules by which views are cut.
@@ -60,6 +65,8 @@ pub struct Manifest {
     pub profile: ModelProfile,
     /// The metric that decides, named before the rows are looked at.
     pub primary: String,
+    /// A digest of the probes that were graded, where there were any.
+    pub probes: Option<String>,
     /// Which part of the traces this is: number and count.
     pub shard: Option<(u64, u64)>,
 }
@@ -140,6 +147,17 @@ pub struct SavedSteps {
     /// The steps.
     #[serde(flatten)]
     pub steps: Steps,
+    /// What became of the probes, where there were any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<Verdict>,
+}
+
+impl SavedSteps {
+    /// Of a finished replay.
+    pub fn of(replay: &Replay, probes: Vec<Verdict>) -> Self {
+        let RowKey { trace, window, policy, seed } = RowKey::of(&replay.row);
+        Self { trace, policy, window, seed, steps: replay.steps.clone(), probes }
+    }
 }
 
 /// What names a row in its run.
@@ -161,7 +179,7 @@ impl RowKey {
         Self { trace: row.trace.clone(), window: row.window, policy: row.policy.clone(), seed: row.seed }
     }
 
-    fn of_steps(steps: &SavedSteps) -> Self {
+    fn of_saved(steps: &SavedSteps) -> Self {
         Self { trace: steps.trace.clone(), window: steps.window, policy: steps.policy.clone(), seed: steps.seed }
     }
 }
@@ -253,10 +271,15 @@ pub struct SavedRun {
     /// Its rows.
     pub rows: Vec<Row>,
     /// The steps of each row.
-    pub steps: HashMap<RowKey, Steps>,
+    pub steps: HashMap<RowKey, SavedSteps>,
 }
 
 impl SavedRun {
+    /// A run without rows and without a folder.
+    pub fn new(manifest: Manifest) -> Self {
+        Self { path: PathBuf::new(), manifest, traces: BTreeMap::new(), rows: Vec::new(), steps: HashMap::new() }
+    }
+
     /// Reads a run, finished or not. A half-written last line is left out.
     ///
     /// # Errors
@@ -271,7 +294,7 @@ impl SavedRun {
             manifest,
             traces: facts.into_iter().map(|facts| (facts.trace.clone(), facts)).collect(),
             rows,
-            steps: steps.into_iter().map(|saved| (RowKey::of_steps(&saved), saved.steps)).collect(),
+            steps: steps.into_iter().map(|saved| (RowKey::of_saved(&saved), saved)).collect(),
         })
     }
 
@@ -279,8 +302,8 @@ impl SavedRun {
     pub fn reprice(&mut self, profile: &ModelProfile) {
         for row in &mut self.rows {
             let idle = self.traces.get(&row.trace).map_or(&[][..], |facts| &facts.idle);
-            if let Some(steps) = self.steps.get(&RowKey::of(row)) {
-                row.charge(steps, idle, profile);
+            if let Some(saved) = self.steps.get(&RowKey::of(row)) {
+                row.charge(&saved.steps, idle, profile);
             }
         }
         self.manifest.profile = profile.clone();
@@ -323,17 +346,13 @@ impl SavedRun {
         fs::create_dir_all(path).map_err(io_error(path))?;
         write_manifest(path, &self.manifest)?;
         replace(&path.join(TRACES), self.traces.values())?;
-        let steps = self.rows.iter().filter_map(|row| {
-            let key = RowKey::of(row);
-            let steps = self.steps.get(&key)?.clone();
-            Some(SavedSteps { trace: key.trace, policy: key.policy, window: key.window, seed: key.seed, steps })
-        });
+        let steps = self.rows.iter().filter_map(|row| self.steps.get(&RowKey::of(row)));
         replace(&path.join(STEPS), steps)?;
         replace(&path.join(ROWS), self.rows.iter())
     }
 
     /// Rows by trace, then as the manifest names windows and policies, then by seed.
-    fn sort(&mut self) {
+    pub fn sort(&mut self) {
         let Manifest { windows, policies, .. } = &self.manifest;
         let window = |row: &Row| windows.iter().position(|window| Some(*window) == row.window);
         let policy = |row: &Row| policies.iter().position(|policy| policy.name == row.policy);
@@ -479,13 +498,17 @@ impl RunWriter {
         }
     }
 
-    /// Adds a finished row.
+    /// The digest of a trace that the run knows.
+    pub fn digest(&self, trace: &str) -> Option<String> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).digests.get(trace).cloned()
+    }
+
+    /// Adds a finished row, and what became of its probes.
     ///
     /// # Errors
     /// [`RunError::Io`].
-    pub fn add(&self, replay: &Replay) -> Result<(), RunError> {
-        let RowKey { trace, window, policy, seed } = RowKey::of(&replay.row);
-        let saved = SavedSteps { trace, policy, window, seed, steps: replay.steps.clone() };
+    pub fn add(&self, replay: &Replay, probes: Vec<Verdict>) -> Result<(), RunError> {
+        let saved = SavedSteps::of(replay, probes);
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         append(&mut files.steps, &saved).map_err(io_error(&self.path.join(STEPS)))?;
         append(&mut files.rows, &replay.row).map_err(io_error(&self.path.join(ROWS)))

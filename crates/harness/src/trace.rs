@@ -131,7 +131,7 @@ impl<'t> Prepared<'t> {
             trace: self.subject.trace.to_owned(),
             format: self.subject.format.to_owned(),
             task: self.subject.task.map(str::to_owned),
-            digest: digest(self.subject.events.iter().map(|event| serde_json::to_vec(event).unwrap_or_default())),
+            digest: digest_of(self.subject.events),
             events: self.events.iter().filter(|event| event.kind.is_shown()).count() as u64,
             has_condensations: self.has_recorded_condensations(),
             output: self.output.clone(),
@@ -144,6 +144,11 @@ impl<'t> Prepared<'t> {
     pub fn has_recorded_condensations(&self) -> bool {
         self.recorded.iter().any(|(_, event)| matches!(event.kind, EventKind::Condensation(_)))
     }
+}
+
+/// A digest of a trace's events: equal where all of them are.
+pub fn digest_of(events: &[Event]) -> String {
+    digest(events.iter().map(|event| serde_json::to_vec(event).unwrap_or_default()))
 }
 
 impl Recall for Prepared<'_> {
@@ -360,6 +365,10 @@ pub(crate) enum Held<'t> {
 impl<'t> Log<'t> {
     pub(crate) fn push(&mut self, event: Held<'t>) {
         self.events.push(event);
+    }
+
+    pub(crate) fn pop(&mut self) {
+        self.events.pop();
     }
 
     pub(crate) fn len(&self) -> usize {

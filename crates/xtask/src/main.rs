@@ -4,6 +4,7 @@
 mod conformance;
 mod models;
 mod prove;
+mod python;
 mod record_fixtures;
 mod schema;
 mod test;
@@ -38,6 +39,8 @@ enum Command {
         /// Only this.
         what: Option<models::What>,
     },
+    /// Build the wheel of the Python module and run its tests, as `test --require python` does.
+    Python,
     /// Run the scripted sessions and write what they give to fixtures/traces. Needs sh, git and the usual tools.
     RecordFixtures {
         /// Compare with what is there instead of writing; the first difference ends it.
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Command::Test { require } => test::command(&require),
         Command::Conformance { dir } => conformance::command(dir),
         Command::Models { what } => models::command(what),
+        Command::Python => python::command(),
         Command::RecordFixtures { check, scenarios } => record_fixtures::command(check, &scenarios),
         Command::Prove { name, paths } => prove::command(&name, &paths),
         Command::Schema { check } => schema::command(check),

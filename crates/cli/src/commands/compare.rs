@@ -1,26 +1,30 @@
 //! `condenser compare`: policies side by side on recorded traces.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use condenser::profile::Prices;
 use condenser::{Policy, Tokens};
-use condenser_harness::{Basis, PolicyMeans, Prepared, Row, Subject, charged, lift, means};
+use condenser_harness::probes::{Probes, Probing, Verdict};
+use condenser_harness::statistics::metric;
+use condenser_harness::{
+    Manifest, ManifestPolicy, Prepared, Replay, Row, RowKey, RunError, RunWriter, SavedRun, SavedSteps, Subject,
+    TraceFacts, digest_of,
+};
 use condenser_traces::{Candidate, Trace};
 use indicatif::{ProgressBar, ProgressStyle};
 use rayon::prelude::*;
 
+use super::score::read_probes;
 use crate::error::{CliError, Exit};
+use crate::gate::{Gate, GateArguments};
 use crate::input::{InputArguments, Met};
-use crate::output::{Output, OutputFormat};
+use crate::output::Output;
+use crate::shard::{Shard, parse_shard};
 use crate::subjects::{Choice, Measure, MeasureArguments, Policies, parse_tokens, replay};
-use crate::table::table;
-use crate::terminal::printable;
-
-/// What a comparison says and what it does not. Every table opens with it.
-const ESTIMATE: &str =
-    "Replay holds the recorded actions fixed: it says what the recorded agent would have been shown at each step,
-and what that input would have cost. It does not estimate solve rate, run length or the detours a policy causes.";
+use crate::table::{markdown, table};
+use crate::tables::tables;
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct CompareArguments {
@@ -30,7 +34,7 @@ pub(crate) struct CompareArguments {
     /// `--policies` names, or else `default`.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     policy: Vec<String>,
-    /// A TOML file of policies with settings, and of pipelines.
+    /// A TOML file of policies with settings, of grids of settings, and of pipelines.
     #[arg(long, value_name = "FILE")]
     policies: Option<PathBuf>,
     /// Context windows: `32k`, or several as `8k,32k,128k`.
@@ -38,15 +42,30 @@ pub(crate) struct CompareArguments {
     window: Vec<Tokens>,
     #[command(flatten)]
     measure: MeasureArguments,
-    /// The policy that random controls match, instead of observation-masking and recent-events.
+    /// The policy that random controls and the oracle match, instead of observation-masking and recent-events.
     #[arg(long = "match", value_name = "POLICY")]
     matched: Option<String>,
     /// How many seeds random controls run under, from 0.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
+    /// A folder for the run: rows as they are finished, steps, a manifest. A run that was interrupted goes on there.
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// Compare only a part of the traces, as `1/4`; `condenser merge` puts parts together.
+    #[arg(long, value_name = "I/N", value_parser = parse_shard, requires = "out")]
+    shard: Option<Shard>,
+    /// The metric that decides, stored in the run's manifest (`condenser stats`).
+    #[arg(long, value_name = "METRIC", default_value = "cost_usd")]
+    primary: String,
+    /// Probes to grade: a file, or a folder with one per trace, `<trace stem>.json`. What came of them is stored in
+    /// the run and can be a condition of `--fail-on`.
+    #[arg(long, value_name = "PATH")]
+    probes: Option<PathBuf>,
+    #[command(flatten)]
+    gate: GateArguments,
     /// The form of the result.
     #[arg(long, value_enum, default_value = "table")]
-    format: OutputFormat,
+    format: RunFormat,
     /// Write the result to a file.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -55,104 +74,301 @@ pub(crate) struct CompareArguments {
     jobs: Option<u16>,
 }
 
-/// The rows of one trace, and what the table says about it.
-struct Compared {
-    name: String,
-    format: &'static str,
-    n_events: usize,
-    has_condensations: bool,
-    rows: Vec<Row>,
-}
-
 pub(crate) fn run(arguments: &CompareArguments) -> Result<Exit, CliError> {
     let measure = arguments.measure.resolve()?;
     let policies = Policies::read(arguments.policies.as_deref())?;
     let choices = policies.choose(&arguments.policy)?;
     let matched = arguments.matched.as_ref().map(|name| policies.policy(name)).transpose()?;
+    if metric(&arguments.primary).is_none() {
+        return Err(CliError::Usage(format!(
+            "unknown metric {:?}; `condenser stats --help` lists them",
+            arguments.primary
+        )));
+    }
+    let gate = Gate::read(&arguments.gate, arguments.probes.is_some())?;
     let mut output = Output::open(arguments.output.clone())?;
+    let manifest = manifest(arguments, &measure, &choices)?;
+    let writer = arguments.out.as_deref().map(|folder| RunWriter::open(folder, &manifest)).transpose();
+    let writer = writer.map_err(run_error)?;
     let (candidates, mut met) = arguments.input.candidates()?;
     let threads = rayon::ThreadPoolBuilder::new().num_threads(arguments.jobs.map_or(0, usize::from)).build();
     let threads = threads.map_err(|error| CliError::Usage(format!("cannot start threads: {error}")))?;
-    let progress = progress(candidates.len());
-    let compared: Vec<(Vec<Compared>, Met)> = threads.install(|| {
-        candidates
-            .par_iter()
-            .map(|candidate| {
-                let result = compare_candidate(arguments, &measure, &choices, matched.as_deref(), candidate);
-                progress.inc(1);
-                result
-            })
-            .collect()
-    });
-    progress.finish_and_clear();
-    let mut traces = Vec::new();
-    for (result, met_here) in compared {
+    let comparison = Comparison {
+        arguments,
+        measure: &measure,
+        choices: &choices,
+        matched: matched.as_deref(),
+        writer: writer.as_ref(),
+        progress: progress(candidates.len()),
+        n_rows: AtomicU64::new(0),
+        failed: AtomicBool::new(false),
+        failure: Mutex::new(None),
+    };
+    let compared: Vec<(Vec<Compared>, Met)> =
+        threads.install(|| candidates.par_iter().map(|candidate| comparison.candidate(candidate)).collect());
+    comparison.progress.finish_and_clear();
+    if let Some(error) = comparison.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    let mut here = SavedRun::new(manifest);
+    for (found, met_here) in compared {
         met.add(met_here);
-        traces.extend(result);
+        for trace in found {
+            here.traces.insert(trace.facts.trace.clone(), trace.facts);
+            here.rows.extend(trace.rows);
+            here.steps.extend(trace.saved);
+        }
     }
-    let rows: Vec<&Row> = traces.iter().flat_map(|trace| &trace.rows).collect();
-    match arguments.format {
-        OutputFormat::Table => output.text(&tables(arguments, &measure, &traces))?,
-        OutputFormat::Json => output.json(&rows)?,
-        OutputFormat::Jsonl => rows.iter().try_for_each(|row| output.json_line(row))?,
-        OutputFormat::Csv => output.csv(&rows)?,
-    }
+    let run = writer.map_or(Ok(here), RunWriter::finish).map_err(run_error)?;
+    show(&run, arguments.format, &mut output)?;
     output.finish()?;
+    let passed = gate.judge(&run)?;
     let is_incomplete = measure.models.summarizer.note_missing();
-    Ok(if is_incomplete { Exit::Check } else { met.exit(arguments.input.strict) })
+    Ok(if is_incomplete || !passed { Exit::Check } else { met.exit(arguments.input.strict) })
+}
+
+/// The form of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum RunFormat {
+    /// For people.
+    Table,
+    /// The same as Markdown.
+    Markdown,
+    /// One JSON document.
+    Json,
+    /// One JSON object a line.
+    Jsonl,
+    /// Comma-separated values with a header.
+    Csv,
+    /// A Parquet file.
+    #[cfg(feature = "parquet")]
+    Parquet,
+}
+
+/// Writes a run as the user wants to see it.
+pub(crate) fn show(run: &SavedRun, format: RunFormat, output: &mut Output) -> Result<(), CliError> {
+    match format {
+        RunFormat::Table => output.text(&tables(run, table)),
+        RunFormat::Markdown => output.text(&tables(run, markdown)),
+        RunFormat::Json => output.json(&run.rows),
+        RunFormat::Jsonl => run.rows.iter().try_for_each(|row| output.json_line(row)),
+        RunFormat::Csv => output.csv(&run.rows),
+        #[cfg(feature = "parquet")]
+        RunFormat::Parquet => output.with(|writer| crate::parquet::write(&run.rows, writer)),
+    }
+}
+
+/// What an error of a run means to a user.
+pub(crate) fn run_error(error: RunError) -> CliError {
+    match error {
+        RunError::Io { path, source } => CliError::Output { path: Some(path), source },
+        RunError::OtherSettings { .. } | RunError::InUse { .. } | RunError::OtherTrace { .. } => {
+            CliError::Usage(error.to_string())
+        }
+        _ => CliError::Input(error.to_string()),
+    }
+}
+
+fn manifest(arguments: &CompareArguments, measure: &Measure, choices: &[Choice]) -> Result<Manifest, CliError> {
+    let (version, condenser) = Manifest::versions();
+    let probes = arguments.probes.as_deref().map(digest_of_files).transpose()?;
+    Ok(Manifest {
+        version,
+        condenser,
+        policies: choices
+            .iter()
+            .map(|choice| ManifestPolicy { name: row_name(choice, arguments), config_digest: choice.config_digest() })
+            .collect(),
+        windows: windows(arguments).iter().map(|window| window.0).collect(),
+        reserve: arguments.measure.reserve.0,
+        tokenizer: measure.models.counter.name().to_owned(),
+        is_estimate: measure.models.counter.is_estimate(),
+        summarizer: measure.models.summarizer.get().name().to_owned(),
+        is_model: measure.models.summarizer.is_model(),
+        recall: measure.recall(),
+        rules: word(&arguments.measure.rules),
+        matched: arguments.matched.clone(),
+        seeds: arguments.seeds,
+        profile: measure.models.profile.clone(),
+        primary: arguments.primary.clone(),
+        probes,
+        shard: arguments.shard.map(|shard| (shard.number, shard.of)),
+    })
+}
+
+/// The name that a row of a choice has.
+fn row_name(choice: &Choice, arguments: &CompareArguments) -> String {
+    match (choice.default_match(), &arguments.matched) {
+        (Some(default), Some(matched)) if matched != default => format!("{}({matched})", choice.name()),
+        _ => choice.name().to_owned(),
+    }
+}
+
+fn digest_of_files(path: &Path) -> Result<String, CliError> {
+    let failed = |error: std::io::Error| CliError::Input(format!("{}: {error}", path.display()));
+    let mut files = vec![path.to_owned()];
+    if path.is_dir() {
+        let entries = std::fs::read_dir(path).map_err(failed)?;
+        files = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>().map_err(failed)?;
+        files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
+        files.sort();
+    }
+    let texts: Vec<Vec<u8>> = files.iter().map(std::fs::read).collect::<Result<_, _>>().map_err(failed)?;
+    Ok(condenser::condenser::digest(texts))
 }
 
 fn progress(n: usize) -> ProgressBar {
     // On a terminal only: elsewhere indicatif draws nothing.
     let bar = ProgressBar::new(n as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} files, {elapsed} so far, about {eta} left") {
+    let template = "{bar:30} {pos}/{len} files, {msg}, {elapsed} so far, about {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
+    bar.set_message("0 rows");
     bar
 }
 
-fn compare_candidate(
-    arguments: &CompareArguments,
-    measure: &Measure,
-    choices: &[Choice],
-    matched: Option<&dyn Policy>,
-    candidate: &Candidate,
-) -> (Vec<Compared>, Met) {
-    let (traces, met) = arguments.input.read(candidate);
-    let compared = traces.iter().map(|trace| compare_trace(arguments, measure, choices, matched, trace)).collect();
-    (compared, met)
+/// A comparison at work.
+struct Comparison<'a> {
+    arguments: &'a CompareArguments,
+    measure: &'a Measure,
+    choices: &'a [Choice],
+    matched: Option<&'a dyn Policy>,
+    writer: Option<&'a RunWriter>,
+    progress: ProgressBar,
+    n_rows: AtomicU64,
+    failed: AtomicBool,
+    failure: Mutex<Option<CliError>>,
 }
 
-fn compare_trace(
-    arguments: &CompareArguments,
-    measure: &Measure,
-    choices: &[Choice],
-    matched: Option<&dyn Policy>,
-    trace: &Trace,
-) -> Compared {
-    let subject =
-        Subject { trace: &trace.name, format: trace.format, task: trace.task.as_deref(), events: &trace.events };
-    let prepared = Prepared::new(subject, measure.models.counter, measure.rules);
-    let mut runs = Vec::new();
-    for window in windows(arguments) {
-        for choice in choices {
-            let n_seeds = if choice.draws() { arguments.seeds } else { 1 };
-            runs.extend((0..n_seeds).map(|seed| (window, choice, seed)));
-        }
+/// What came of one trace. Where a run is written, rows and steps are there and not here.
+struct Compared {
+    facts: TraceFacts,
+    rows: Vec<Row>,
+    saved: Vec<(RowKey, SavedSteps)>,
+}
+
+impl Comparison<'_> {
+    /// Keeps the first failure and lets the others stop.
+    fn fail(&self, error: CliError) {
+        self.failed.store(true, Ordering::Relaxed);
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
-    let rows = runs
-        .into_par_iter()
-        .map(|(window, choice, seed)| {
-            let settings = measure.settings(window, seed);
-            replay(&prepared, choice, &settings, matched, None).row
-        })
-        .collect();
-    Compared {
-        name: trace.name.clone(),
-        format: trace.format,
-        n_events: trace.events.iter().filter(|event| event.kind.is_shown()).count(),
-        has_condensations: prepared.has_recorded_condensations(),
-        rows,
+
+    fn candidate(&self, candidate: &Candidate) -> (Vec<Compared>, Met) {
+        let mut compared = Vec::new();
+        let mut is_first = true;
+        let met = self.arguments.input.each(candidate, &mut |trace| {
+            let is_ours = self.arguments.shard.is_none_or(|shard| shard.holds(&trace.name));
+            // A file of probes belongs to the first trace of a file.
+            let probed = std::mem::take(&mut is_first);
+            if is_ours && !self.failed.load(Ordering::Relaxed) {
+                match self.trace(&trace, candidate.path.as_path(), probed) {
+                    Ok(found) => compared.extend(found),
+                    Err(error) => self.fail(error),
+                }
+            }
+        });
+        self.progress.inc(1);
+        (compared, met)
+    }
+
+    fn trace(&self, trace: &Trace, path: &Path, probed: bool) -> Result<Option<Compared>, CliError> {
+        let mut runs = self.runs(trace);
+        if let Some(writer) = self.writer {
+            let n_all = runs.len();
+            runs.retain(|(key, ..)| !writer.done().contains_key(key));
+            self.count(n_all - runs.len());
+            if runs.is_empty() && writer.digest(&trace.name) == Some(digest_of(&trace.events)) {
+                return Ok(None);
+            }
+        }
+        let subject =
+            Subject { trace: &trace.name, format: trace.format, task: trace.task.as_deref(), events: &trace.events };
+        let prepared = Prepared::new(subject, self.measure.models.counter, self.measure.rules);
+        let mut facts = prepared.facts();
+        if let Some(writer) = self.writer {
+            writer.begin(&facts).map_err(run_error)?;
+        }
+        let probes = self.probes(path, probed)?;
+        let replays: Vec<Option<(Replay, Vec<Verdict>)>> = runs
+            .into_par_iter()
+            .map(|(_, window, choice, seed)| {
+                if self.failed.load(Ordering::Relaxed) {
+                    return None;
+                }
+                let replay = self.replay(&prepared, window, choice, seed, probes.as_ref());
+                let added = replay.and_then(|(replay, verdicts)| match self.writer {
+                    Some(writer) => writer.add(&replay, verdicts).map(|()| None).map_err(run_error),
+                    None => Ok(Some((replay, verdicts))),
+                });
+                self.count(1);
+                added.unwrap_or_else(|error| {
+                    self.fail(error);
+                    None
+                })
+            })
+            .collect();
+        if self.arguments.gate.is_empty() {
+            // Nothing asks for them here, and there may be very many traces.
+            (facts.output, facts.idle, facts.uses) = Default::default();
+        }
+        let mut compared = Compared { facts, rows: Vec::new(), saved: Vec::new() };
+        for (replay, verdicts) in replays.into_iter().flatten() {
+            if !self.arguments.gate.is_empty() {
+                compared.saved.push((RowKey::of(&replay.row), SavedSteps::of(&replay, verdicts)));
+            }
+            compared.rows.push(replay.row);
+        }
+        Ok(Some(compared))
+    }
+
+    fn count(&self, n: usize) {
+        let n_rows = self.n_rows.fetch_add(n as u64, Ordering::Relaxed) + n as u64;
+        let rate = n_rows as f64 / self.progress.elapsed().as_secs_f64().max(0.001);
+        self.progress.set_message(format!("{n_rows} rows, {rate:.0} a second"));
+    }
+
+    /// All rows that a trace gets, in the order of the tables.
+    fn runs(&self, trace: &Trace) -> Vec<(RowKey, Tokens, &Choice, u64)> {
+        let mut runs = Vec::new();
+        for window in windows(self.arguments) {
+            for choice in self.choices {
+                let policy = row_name(choice, self.arguments);
+                let n_seeds = if choice.draws() { self.arguments.seeds } else { 1 };
+                runs.extend((0..n_seeds).map(|seed| {
+                    let key =
+                        RowKey { trace: trace.name.clone(), window: Some(window.0), policy: policy.clone(), seed };
+                    (key, window, choice, seed)
+                }));
+            }
+        }
+        runs
+    }
+
+    fn probes(&self, path: &Path, probed: bool) -> Result<Option<(PathBuf, Probes)>, CliError> {
+        let Some(probes) = self.arguments.probes.as_deref().filter(|_| probed) else { return Ok(None) };
+        let Some(file) = super::probe::probes_of(probes, path) else { return Ok(None) };
+        let read = read_probes(&file)?;
+        Ok(Some((file, read)))
+    }
+
+    fn replay(
+        &self,
+        prepared: &Prepared<'_>,
+        window: Tokens,
+        choice: &Choice,
+        seed: u64,
+        probes: Option<&(PathBuf, Probes)>,
+    ) -> Result<(Replay, Vec<Verdict>), CliError> {
+        let settings = self.measure.settings(window, seed);
+        let Some((file, probes)) = probes else {
+            return Ok((replay(prepared, choice, &settings, self.matched, None), Vec::new()));
+        };
+        let probing = Probing::new(prepared, probes);
+        let mut probing = probing.map_err(|error| CliError::Input(format!("{}: {error}", file.display())))?;
+        let replay = replay(prepared, choice, &settings, self.matched, Some(&mut |seen| probing.see(seen)));
+        Ok((replay, probing.verdicts()))
     }
 }
 
@@ -164,174 +380,7 @@ fn windows(arguments: &CompareArguments) -> Vec<Tokens> {
     windows
 }
 
-fn tables(arguments: &CompareArguments, measure: &Measure, traces: &[Compared]) -> String {
-    let prices = charged(&measure.models.profile);
-    let mut text = format!("{ESTIMATE}\n");
-    let several = windows(arguments).len() > 1;
-    for trace in traces {
-        let steps = trace.rows.first().map_or(0, |row| row.steps);
-        text.push_str(&format!(
-            "\n{} ({}, {} events, {steps} steps)\n",
-            printable(&trace.name),
-            trace.format,
-            trace.n_events
-        ));
-        if trace.has_condensations {
-            text.push_str("The agent itself ran with condensations here, so `none` was never sent.\n");
-        }
-        text.push_str(&table(
-            &header(several, false),
-            trace.rows.iter().map(|row| row_cells(row, several, prices.as_ref())),
-        ));
-    }
-    let rows: Vec<Row> = traces.iter().flat_map(|trace| trace.rows.iter().cloned()).collect();
-    if traces.len() > 1 {
-        for window in windows(arguments) {
-            let of_window: Vec<Row> = rows.iter().filter(|row| row.window == Some(window.0)).cloned().collect();
-            let means = means(&of_window, &prices.unwrap_or(NO_PRICES));
-            text.push_str(&format!(
-                "\nMean of {} traces, window {}; the last four columns are totals\n",
-                traces.len(),
-                tokens(window.0)
-            ));
-            text.push_str(&table(&header(false, true), means.iter().map(|mean| mean_cells(mean, prices.is_some()))));
-            text.push_str(&lifts(&means));
-        }
-    }
-    text.push_str(&footer(arguments, measure, prices.as_ref()));
-    text
-}
-
-const NO_PRICES: Prices = Prices { input: 0.0, cache_read: 0.0, cache_write: 0.0, output: 0.0 };
-
-fn header(with_window: bool, is_mean: bool) -> Vec<&'static str> {
-    let mut header = vec!["policy"];
-    if with_window {
-        header.push("window");
-    }
-    header.push(if is_mean { "fired on" } else { "records" });
-    header.extend([
-        "peak",
-        "input",
-        "cached",
-        "$ uncached",
-        "$ discount",
-        "$ tiered",
-        "$ profile",
-        "in view",
-        "+ summary",
-        "recoverable",
-        "far in view",
-        "re-reads",
-        "over",
-        "failed",
-        "invalid",
-    ]);
-    header
-}
-
-fn row_cells(row: &Row, with_window: bool, prices: Option<&Prices>) -> Vec<String> {
-    let seed = if row.seed > 0 { format!(" (seed {})", row.seed) } else { String::new() };
-    let mut cells = vec![format!("{}{seed}", row.policy)];
-    if with_window {
-        cells.push(row.window.map_or_else(|| "–".into(), tokens));
-    }
-    cells.push(if row.fired() { row.condensations.to_string() } else { "–".into() });
-    cells.extend([tokens(row.peak_tokens), tokens(row.input_tokens)]);
-    cells.push(share(row.cached_tokens, row.input_tokens));
-    for basis in Basis::ALL {
-        cells.push(dollars(prices.map(|prices| row.price(&basis.prices(prices)))));
-    }
-    cells.push(dollars(row.cost_usd));
-    cells.push(share(row.evidence_in_view, row.evidence_total));
-    cells.push(share(row.evidence_in_view + row.evidence_in_summary, row.evidence_total));
-    cells.push(share(row.evidence_recoverable, row.evidence_total));
-    cells.push(share(row.evidence_far_in_view, row.evidence_far_total));
-    cells.push(row.rereads_exposed.to_string());
-    cells.push(row.over_window_steps.to_string());
-    cells.push(row.failed_condensations.to_string());
-    cells.push(row.invalid_requests.to_string());
-    cells
-}
-
-fn mean_cells(mean: &PolicyMeans, has_prices: bool) -> Vec<String> {
-    let mut cells = vec![mean.policy.clone(), format!("{} of {}", mean.fired, mean.n)];
-    cells.extend([tokens(mean.peak_tokens as u64), tokens(mean.input_tokens as u64), percent(mean.cached_share)]);
-    cells.extend(mean.cost.iter().map(|cost| dollars(has_prices.then_some(*cost))));
-    cells.push(dollars(mean.cost_usd));
-    cells.extend([mean.in_view, mean.in_view_or_summary, mean.recoverable, mean.far_in_view].map(percent));
-    cells.push(mean.rereads_exposed.to_string());
-    cells.push(mean.over_window_steps.to_string());
-    cells.push(mean.failed_condensations.to_string());
-    cells.push(mean.invalid_requests.to_string());
-    cells
-}
-
-/// What a policy's choice is worth over a random one of the same size.
-fn lifts(means: &[PolicyMeans]) -> String {
-    let find = |name: &str| means.iter().find(|mean| mean.policy == name).and_then(|mean| mean.in_view);
-    let mut text = String::new();
-    for (policy, random) in [("observation-masking", "random-masking"), ("recent-events", "random-forgetting")] {
-        if let (Some(kept), Some(by_chance)) = (find(policy), find(random))
-            && let Some(lift) = lift(kept, by_chance)
-        {
-            text.push_str(&format!("lift of {policy} over {random}, in view: {lift:+.2}\n"));
-        }
-    }
-    text
-}
-
-fn footer(arguments: &CompareArguments, measure: &Measure, prices: Option<&Prices>) -> String {
-    let windows: Vec<String> = windows(arguments).iter().map(|window| tokens(window.0)).collect();
-    let mut text = format!(
-        "\nwindow {}, reserve {}, tokenizer {}{}, summarizer {}, recall {}, rules {}\n",
-        windows.join(" and "),
-        tokens(arguments.measure.reserve.0),
-        measure.models.counter.name(),
-        if measure.models.counter.is_estimate() { " (an estimate)" } else { "" },
-        measure.models.summarizer.described(),
-        word(&arguments.measure.recall),
-        word(&arguments.measure.rules),
-    );
-    if let Some(prices) = prices {
-        text.push_str(&format!(
-            "profile {}: USD per million tokens, input {:.2}, cache read {:.2}, cache write {:.2}, output {:.2}\n",
-            measure.models.profile.name, prices.input, prices.cache_read, prices.cache_write, prices.output
-        ));
-    }
-    text.push_str(
-        "in view, + summary, recoverable: where the evidence of an action's arguments was when it acted; far: 5 steps back or more\n",
-    );
-    text
-}
-
 /// A choice as it is written on the command line.
 fn word(value: &impl clap::ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-}
-
-/// `950`, `12.3k`, `1.25M`.
-fn tokens(n: u64) -> String {
-    match n {
-        0..1_000 => n.to_string(),
-        1_000..1_000_000 => format!("{}k", trim(n as f64 / 1e3, 1)),
-        _ => format!("{}M", trim(n as f64 / 1e6, 2)),
-    }
-}
-
-fn trim(number: f64, digits: usize) -> String {
-    let text = format!("{number:.digits$}");
-    text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-fn share(part: u64, whole: u64) -> String {
-    percent((whole > 0).then(|| part as f64 / whole as f64))
-}
-
-fn percent(share: Option<f64>) -> String {
-    share.map_or_else(|| "–".into(), |share| format!("{:.0}%", share * 100.0))
-}
-
-fn dollars(cost: Option<f64>) -> String {
-    cost.map_or_else(|| "–".into(), |cost| format!("{cost:.3}"))
 }

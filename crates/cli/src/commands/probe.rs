@@ -145,7 +145,7 @@ fn models(arguments: &ProbeArguments) -> Result<Models, CliError> {
 }
 
 /// The file of probes for a trace.
-fn probes_of(probes: &Path, trace: &Path) -> Option<PathBuf> {
+pub(crate) fn probes_of(probes: &Path, trace: &Path) -> Option<PathBuf> {
     if !probes.is_dir() {
         return Some(probes.to_owned());
     }

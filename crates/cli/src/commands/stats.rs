@@ -118,7 +118,8 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<Exit, CliError> {
 /// Reads rows from a file of JSON lines.
 fn read(path: &Path, rows: &mut Vec<Row>) -> Result<(), CliError> {
     let failed = |reason: String| CliError::Input(format!("{}{reason}", path.display()));
-    let file = File::open(path).map_err(|error| failed(format!(": {error}")))?;
+    let file = File::open(if path.is_dir() { path.join("rows.jsonl") } else { path.to_owned() })
+        .map_err(|error| failed(format!(": {error}")))?;
     for (index, line) in BufReader::new(file).lines().enumerate() {
         let line = line.map_err(|error| failed(format!(", line {}: {error}", index + 1)))?;
         if line.trim().is_empty() {

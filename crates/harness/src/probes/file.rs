@@ -1,7 +1,7 @@
 //! Files of probes.
 
 use condenser::event::EventId;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Unit;
@@ -16,7 +16,7 @@ const MAX_TEXT: usize = 1_000;
 const FIELDS: [&str; 7] = ["id", "kind", "after", "question", "answer", "stale", "sources"];
 
 /// What a probe asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeKind {
     /// An exact fact: an error's text, a number.

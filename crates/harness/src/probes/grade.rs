@@ -7,7 +7,7 @@ use std::fmt;
 use condenser::event::EventId;
 use condenser::request::Body;
 use condenser::tokens::Tokens;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::text::{holds, of_arguments, places, sentences};
 use super::{Probe, ProbeKind};
@@ -16,7 +16,7 @@ use crate::replay::Seen;
 use crate::row::Status;
 
 /// What became of values that no longer hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stale {
     /// There are none, or none stands in the request.
@@ -171,7 +171,7 @@ fn stale_of(stale: &[String], texts: &Texts<'_>, is_answered: bool) -> Stale {
 }
 
 /// What came of one probe.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The probe.
     pub probe: String,

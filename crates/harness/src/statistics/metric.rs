@@ -31,6 +31,13 @@ pub struct Metric {
     pub read: fn(&Row) -> Option<f64>,
 }
 
+impl Metric {
+    /// Its value; `None` where the row has none.
+    pub fn of(&self, row: &Row) -> Option<f64> {
+        (self.read)(row)
+    }
+}
+
 macro_rules! counts {
     ($better:ident: $($field:ident)+) => {
         [$(Metric { name: stringify!($field), better: Better::$better, read: |row| Some(row.$field as f64) }),+]
