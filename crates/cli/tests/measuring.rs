@@ -67,7 +67,7 @@ fn probes_are_all_answered_under_none_and_the_table_has_a_line_per_kind() {
     assert!(of("forget-all").iter().filter(|row| row["kind"] != "constraint").all(|row| row["status"] == "lost"));
     let table = stdout(&condenser(&of_all));
     for kind in ["recall", "artifact", "continuation", "decision", "constraint"] {
-        assert_eq!(table.matches(kind).count(), 2, "{table}");
+        assert_eq!(table.matches(&format!(" {kind} ")).count(), 2, "{table}");
     }
     assert!(table.contains("summarizer extractive (not an LLM summary)"), "{table}");
 }
@@ -336,18 +336,5 @@ mod models {
             ["probe", WRAP, "--probes", "fixtures/probes", "--policy", "none", "--ask", &file, "--answers", &answers];
         refused(&arguments, 1, "questions got no answer or no judgement; --answers says why");
         assert!(std::fs::read_to_string(&answers).expect("the answers").contains("has no sample 0"));
-    }
-
-    /// What the model says means nothing: that it goes through the same path is what is shown.
-    #[test]
-    fn a_local_models_cassette_goes_through_the_same_path() {
-        let arguments = ["canaries", WRAP, "--policy", "llm-summarizing", "--seeds", "1", "--window", "30%"];
-        let by_model = ["--summarizer", "fixtures/cassettes/gemma.toml", "--format", "jsonl"];
-        let rows = lines(&condenser(&[&arguments[..], &by_model].concat()));
-        assert!(rows.iter().all(|row| row["summarizer"] == "openai/gemma-3-270m"));
-        let kinds: std::collections::BTreeSet<&str> = rows.iter().filter_map(|row| row["kind"].as_str()).collect();
-        assert_eq!(kinds.len(), 8);
-        let round = |round: u64| rows.iter().filter(|row| row["round"] == round).count();
-        assert!(round(1) == 8 && round(5) > 0, "{}", rows.len());
     }
 }
