@@ -50,7 +50,7 @@ enum Command {
         /// Names of scenarios [default: all].
         scenarios: Vec<String>,
     },
-    /// Run a proof that is too heavy for every change: requests, policies, kill, memory, sqlx, sdk, cache, tokens.
+    /// Run a proof that is too heavy for every change: requests, policies, kill, memory, sqlx, sdk, cache, tokens, harness.
     Prove {
         /// Which one.
         name: String,
