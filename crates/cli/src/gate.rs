@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use condenser_harness::probes::{ProbeKind, Status, Verdict};
+use condenser_harness::probes::{ProbeKind, Verdict};
 use condenser_harness::statistics::{metric, metrics};
-use condenser_harness::{Row, RowKey, SavedRun, SavedSteps, TraceFacts};
+use condenser_harness::{Row, RowKey, SavedRun, SavedSteps, Status, TraceFacts};
 use condenser_policies::nearest;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 

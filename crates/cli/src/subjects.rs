@@ -104,6 +104,8 @@ pub(crate) enum Choice {
     RandomMasking,
     /// Forgets at random, as much as another policy removes.
     RandomForgetting,
+    /// Knows what comes next, at the sizes of another policy.
+    Oracle,
     /// Applies the condensations that the trace recorded.
     Recorded,
 }
@@ -123,6 +125,7 @@ impl Choice {
             Self::ForgetAll => "forget-all",
             Self::RandomMasking => "random-masking",
             Self::RandomForgetting => "random-forgetting",
+            Self::Oracle => "oracle",
             Self::Recorded => "recorded",
         }
     }
@@ -131,7 +134,7 @@ impl Choice {
     pub(crate) fn default_match(&self) -> Option<&'static str> {
         match self {
             Self::RandomMasking => Some("observation-masking"),
-            Self::RandomForgetting => Some("recent-events"),
+            Self::RandomForgetting | Self::Oracle => Some("recent-events"),
             _ => None,
         }
     }
@@ -151,10 +154,11 @@ impl Choice {
 }
 
 /// A control's choice, and what it is.
-pub(crate) const CONTROLS: [(Choice, &str); 4] = [
+pub(crate) const CONTROLS: [(Choice, &str); 5] = [
     (Choice::RandomMasking, "masks random tool results, as much as observation-masking or --match removes"),
     (Choice::RandomForgetting, "forgets random events, as much as recent-events or --match removes"),
     (Choice::ForgetAll, "forgets everything but prompts, the first user message and the newest step"),
+    (Choice::Oracle, "keeps the lines that the next action uses, at the sizes of recent-events or --match"),
     (Choice::Recorded, "applies the condensations that the trace itself recorded"),
 ];
 
@@ -270,6 +274,13 @@ pub(crate) fn replay(
             return match observe {
                 Some(observe) => condenser_harness::run_recorded_observed(prepared, settings, observe),
                 None => condenser_harness::run_recorded(prepared, settings),
+            };
+        }
+        Choice::Oracle => {
+            let matched = other(&RecentEvents::default());
+            return match observe {
+                Some(observe) => condenser_harness::run_oracle_observed(prepared, &matched, settings, observe),
+                None => condenser_harness::run_oracle(prepared, &matched, settings),
             };
         }
         Choice::Policy(policy) => &**policy,

@@ -67,7 +67,7 @@ fn probes_are_all_answered_under_none_and_the_table_has_a_line_per_kind() {
     assert!(of("forget-all").iter().filter(|row| row["kind"] != "constraint").all(|row| row["status"] == "lost"));
     let table = stdout(&condenser(&of_all));
     for kind in ["recall", "artifact", "continuation", "decision", "constraint"] {
-        assert_eq!(table.matches(kind).count(), 2, "{table}");
+        assert_eq!(table.matches(&format!(" {kind} ")).count(), 2, "{table}");
     }
     assert!(table.contains("summarizer extractive (not an LLM summary)"), "{table}");
 }

@@ -18,8 +18,9 @@ use condenser::tokens::Tokens;
 use condenser::view::View;
 use serde::Serialize;
 
-use crate::probes::{Stale, Status, Texts, grade, recalled};
+use crate::probes::{Texts, grade, recalled};
 use crate::replay::Seen;
+use crate::row::Status;
 use crate::trace::{Held, Log, Prepared};
 
 pub use plant::{Canary, PlantError, Planted, Planting, plant};
@@ -182,7 +183,7 @@ impl<'p> Survival<'p> {
                 Status::Recoverable => &mut cell.recoverable,
                 Status::Lost => &mut cell.lost,
             } += 1;
-            cell.stale += u64::from(matches!(grade.stale, Stale::Alone | Stale::Summarized));
+            cell.stale += u64::from(grade.stale.is_failure());
             cell.steps += (seen.step - followed.step) as u64;
         }
     }

@@ -41,7 +41,7 @@ impl Policy for ForgetAll {
 }
 
 /// The entries before the newest step that may leave, the system prompt and the first user message excepted.
-fn forgettable<'s>(state: &'s State<'_>) -> impl Iterator<Item = Entry<'s>> {
+pub(crate) fn forgettable<'s>(state: &'s State<'_>) -> impl Iterator<Item = Entry<'s>> {
     let first_user = state.view.iter().position(|entry| is_first_kind(state, &entry));
     let end = state.view.previous_index(newest_step(state)).unwrap_or(0);
     state.view.iter().take(end).filter(move |entry| {
@@ -107,7 +107,7 @@ impl Targets {
     }
 }
 
-fn control_name(control: &str, default: &str, matched: &Replay) -> String {
+pub(crate) fn control_name(control: &str, default: &str, matched: &Replay) -> String {
     let policy = &matched.row.policy;
     if policy == default { control.to_owned() } else { format!("{control}({policy})") }
 }

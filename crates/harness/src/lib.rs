@@ -11,6 +11,7 @@ mod controls;
 mod effect;
 mod evidence;
 mod items;
+mod oracle;
 pub mod pairs;
 mod prefix;
 pub mod probes;
@@ -25,8 +26,10 @@ mod time;
 mod trace;
 
 pub use controls::{ForgetAll, RandomForgetting, RandomMasking};
-pub use replay::{Replay, Seen, Settings, run, run_observed, run_recorded, run_recorded_observed};
-pub use row::{Basis, Row, Steps, charged};
+pub use replay::{
+    Replay, Seen, Settings, run, run_observed, run_oracle, run_oracle_observed, run_recorded, run_recorded_observed,
+};
+pub use row::{Basis, Row, Status, Steps, charged};
 pub use saved::{Manifest, ManifestPolicy, RowKey, RunError, RunWriter, SavedRun, SavedSteps, TraceFacts, UseFact};
 pub use table::{PolicyMeans, lift, means};
 pub use trace::{Prepared, Subject, digest_of};

@@ -15,11 +15,12 @@ use condenser::tokens::{TokenCounter as _, Tokens};
 use serde::Serialize;
 
 use crate::replay::Seen;
+use crate::row::Status;
 use crate::trace::Prepared;
 
 pub use ask::{Answer, Panel};
 pub use file::{Probe, ProbeKind, Probes, ProbesError};
-pub use grade::{Stale, Status, Verdict, grade_text};
+pub use grade::{Stale, Verdict, grade_text};
 pub(crate) use grade::{Texts, Unit, grade};
 
 /// Probes on their way through one replay.

@@ -14,10 +14,11 @@ use condenser::request::{Bodies, Body, Incremental, Part, Request, Shown, Sizer,
 use condenser::tokens::{TokenCounter, Tokens};
 use condenser::view::{Entry, Pushed, View};
 
+use crate::controls::control_name;
 use crate::evidence::Holding;
+use crate::oracle;
 use crate::prefix::Pieces;
-use crate::probes::Status;
-use crate::row::{Row, Steps, cached};
+use crate::row::{Row, Status, Steps, cached};
 use crate::trace::{Held, Log, Prepared};
 
 /// Requests are checked against the API's rules after each record that can change their shape, at every step of this
@@ -115,6 +116,23 @@ pub fn run_recorded_observed(
     observe: &mut dyn FnMut(&Seen<'_>),
 ) -> Replay {
     Run::new(prepared, settings).go(None, Some(observe))
+}
+
+/// Replays a trace under the control `oracle`, which knows what comes next, at the sizes of a finished run of the same
+/// trace. Its records are made without the condenser's guards: each is for one step only. The name is `oracle`, with
+/// the matched policy's name in parentheses unless that is `recent-events`.
+pub fn run_oracle(prepared: &Prepared<'_>, matched: &Replay, settings: &Settings<'_>) -> Replay {
+    Run::new(prepared, settings).go_oracle(matched, None)
+}
+
+/// Like [`run_oracle`], and shows each step to `observe`.
+pub fn run_oracle_observed(
+    prepared: &Prepared<'_>,
+    matched: &Replay,
+    settings: &Settings<'_>,
+    observe: &mut dyn FnMut(&Seen<'_>),
+) -> Replay {
+    Run::new(prepared, settings).go_oracle(matched, Some(observe))
 }
 
 struct Run<'p, 't> {
@@ -262,7 +280,35 @@ impl<'p, 't> Run<'p, 't> {
             }
             self.measure(step, record.as_ref(), &sizer, observe.as_deref_mut());
         }
-        self.row.charge(&self.steps, &prepared.idle, self.settings.profile);
+        self.end(started)
+    }
+
+    fn go_oracle(mut self, matched: &Replay, mut observe: Option<&mut dyn FnMut(&Seen<'_>)>) -> Replay {
+        let started = Instant::now();
+        self.row.policy = control_name("oracle", "recent-events", matched);
+        let prepared = self.prepared;
+        let sizer = Sizer::new(&prepared.counter);
+        for (step, span) in prepared.steps.iter().enumerate() {
+            self.advance(span.events.start, false);
+            let target = matched.steps.tokens.get(step).map_or(Tokens::ZERO, |&tokens| Tokens(tokens));
+            let record = oracle::record(prepared, &self.view, &self.log, &sizer, step, target);
+            let everything = record.as_ref().map(|_| self.view.clone());
+            if let Some(record) = &record {
+                self.row.condensations += 1;
+                self.steps.records.push(step as u64);
+                self.push_own(EventKind::Condensation(record.clone()));
+            }
+            self.measure(step, record.as_ref(), &sizer, observe.as_deref_mut());
+            if let Some(everything) = everything {
+                self.view = everything;
+                self.log.pop();
+            }
+        }
+        self.end(started)
+    }
+
+    fn end(mut self, started: Instant) -> Replay {
+        self.row.charge(&self.steps, &self.prepared.idle, self.settings.profile);
         self.row.wall_ms = started.elapsed().as_secs_f64() * 1e3;
         Replay { row: self.row, steps: self.steps }
     }

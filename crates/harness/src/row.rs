@@ -87,6 +87,35 @@ pub struct Row {
     pub wall_ms: f64,
 }
 
+/// Where an item was when an action used it, or the answer of a probe when it was asked. Best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// In an entry of the view that is not a summary.
+    InView,
+    /// In a summary.
+    InSummary,
+    /// Behind an address in the request.
+    Recoverable,
+    /// Nowhere.
+    Lost,
+}
+
+impl Status {
+    /// All of them, best first.
+    pub const ALL: [Self; 4] = [Self::InView, Self::InSummary, Self::Recoverable, Self::Lost];
+
+    /// The letter of [`Steps::uses`].
+    pub fn letter(self) -> char {
+        match self {
+            Self::InView => 'v',
+            Self::InSummary => 's',
+            Self::Recoverable => 'r',
+            Self::Lost => 'l',
+        }
+    }
+}
+
 /// What a row sums up, step by step. Steps count from 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Steps {
@@ -98,7 +127,7 @@ pub struct Steps {
     pub records: Vec<u64>,
     /// A step before which a summarizer was called, what it read and what it wrote, in tokens.
     pub summaries: Vec<[u64; 3]>,
-    /// By first use of evidence, in the order of the trace's: the letter of its [`Status`](crate::probes::Status).
+    /// By first use of evidence, in the order of the trace's: the letter of its [`Status`].
     pub uses: String,
 }
 

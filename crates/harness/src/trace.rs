@@ -367,6 +367,10 @@ impl<'t> Log<'t> {
         self.events.push(event);
     }
 
+    pub(crate) fn pop(&mut self) {
+        self.events.pop();
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.events.len()
     }

@@ -12,6 +12,10 @@
 //!
 //! [both]                            # members are policies, or entries of this file
 //! pipeline = ["masking-5", "llm-summarizing"]
+//!
+//! [window]                          # one policy per combination: `window/attention_window=5/polling=1` and so on
+//! policy = "observation-masking"
+//! grid = { attention_window = [5, 10], polling = [1, 10] }
 //! ```
 
 use std::sync::Arc;
@@ -24,6 +28,8 @@ use crate::registry::{BadSetting, PolicyInfo, nearest};
 
 /// Most members of members of a pipeline.
 const MAX_DEPTH: usize = 16;
+/// Most combinations of a grid.
+const MAX_GRID: usize = 1000;
 
 /// What is wrong with a file of policies.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,8 +46,51 @@ pub struct ConfigurationError {
 /// # Errors
 /// [`ConfigurationError`] names the entry and the key, and says what is allowed.
 pub fn configure(list: &[PolicyInfo], file: &Map<String, Value>) -> Result<Vec<Arc<dyn Policy>>, ConfigurationError> {
-    let reader = Reader { list, file };
-    file.keys().map(|name| reader.entry(name, 0)).collect()
+    let mut entries = Map::new();
+    for (name, table) in file {
+        match table.get("grid") {
+            Some(grid) => entries.extend(combinations(name, table, grid)?),
+            None => {
+                entries.insert(name.clone(), table.clone());
+            }
+        }
+    }
+    let reader = Reader { list, file: &entries };
+    entries.keys().map(|name| reader.entry(name, 0)).collect()
+}
+
+/// The entries of a grid, one per combination of its values, the last setting varying fastest.
+fn combinations(name: &str, table: &Value, grid: &Value) -> Result<Map<String, Value>, ConfigurationError> {
+    let fail = |problem: String| ConfigurationError { entry: name.chars().take(60).collect(), problem };
+    let lists = |grid: &Map<String, Value>| -> Option<Vec<(String, Vec<Value>)>> {
+        let list = |(key, values): (&String, &Value)| {
+            Some((key.clone(), values.as_array().filter(|values| !values.is_empty())?.clone()))
+        };
+        grid.iter().map(list).collect()
+    };
+    let lists = grid.as_object().filter(|grid| !grid.is_empty()).and_then(lists);
+    let lists = lists.ok_or_else(|| fail("`grid` must hold a list of values for each setting".to_owned()))?;
+    let n_all = lists.iter().fold(1usize, |n, (_, values)| n.saturating_mul(values.len()));
+    if n_all > MAX_GRID {
+        return Err(fail(format!("`grid` has {n_all} combinations; {MAX_GRID} are the most")));
+    }
+    let mut base = table.as_object().cloned().unwrap_or_default();
+    base.shift_remove("grid");
+    base.entry("policy").or_insert_with(|| name.into());
+    let mut all = vec![(name.to_owned(), base)];
+    for (key, values) in &lists {
+        let with = |(name, table): &(String, Map<String, Value>)| {
+            let (name, table) = (name.clone(), table.clone());
+            values.iter().map(move |value| {
+                let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                let mut table = table.clone();
+                table.insert(key.clone(), value.clone());
+                (format!("{name}/{key}={shown}"), table)
+            })
+        };
+        all = all.iter().flat_map(with).collect();
+    }
+    Ok(all.into_iter().map(|(name, table)| (name, Value::Object(table))).collect())
 }
 
 struct Reader<'f> {
@@ -153,6 +202,26 @@ mod tests {
     }
 
     #[test]
+    fn a_grid_gives_a_policy_per_combination() {
+        let file = json!({
+            "masking": {"policy": "observation-masking", "minimum_tokens": 9,
+                "grid": {"attention_window": [5, 10], "polling": [1, 7]}},
+            "folding": {"grid": {"keep_last": [20]}},
+        });
+        let expected = [
+            "masking/attention_window=5/polling=1",
+            "masking/attention_window=5/polling=7",
+            "masking/attention_window=10/polling=1",
+            "masking/attention_window=10/polling=7",
+            "folding/keep_last=20",
+        ];
+        assert_eq!(read(file.clone()).unwrap(), expected);
+        let policies = configure(&crate::policies(), file.as_object().unwrap()).unwrap();
+        let digests: std::collections::BTreeSet<_> = policies.iter().map(|policy| policy.config_digest()).collect();
+        assert_eq!(digests.len(), expected.len());
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_its_entry_and_key_and_the_way_out() {
         for (file, message) in [
             (json!({"a": 1}), "`a`: is no table; a policy is one, with its settings or with `pipeline`"),
@@ -197,6 +266,12 @@ mod tests {
             (
                 json!({"a": {"pipeline": ["none"], "keep_first": 1}}),
                 "`a`: has \"keep_first\" beside `pipeline`; settings belong to its members",
+            ),
+            (json!({"a": {"grid": {"x": 1}}}), "`a`: `grid` must hold a list of values for each setting"),
+            (json!({"a": {"grid": {}}}), "`a`: `grid` must hold a list of values for each setting"),
+            (
+                json!({"a": {"policy": "none", "grid": {"x": vec![0; 40], "y": vec![0; 40]}}}),
+                "`a`: `grid` has 1600 combinations; 1000 are the most",
             ),
             (json!({"zz": {"pipeline": ["zz"]}}), "`zz`: `pipeline`: unknown policy \"zz\""),
             (

@@ -1,6 +1,7 @@
 //! Developer commands: `cargo xtask COMMAND`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its product")]
 
+mod comparison;
 mod conformance;
 mod models;
 mod prove;
@@ -49,12 +50,20 @@ enum Command {
         /// Names of scenarios [default: all].
         scenarios: Vec<String>,
     },
-    /// Run a proof that is too heavy for every change: requests, policies, kill, memory, sqlx, sdk, cache, tokens.
+    /// Run a proof that is too heavy for every change: requests, policies, kill, memory, sqlx, sdk, cache, tokens, harness.
     Prove {
         /// Which one.
         name: String,
         /// For policies: traces [default: all that are at hand]. For sdk: a Python with openhands-sdk.
         paths: Vec<PathBuf>,
+    },
+    /// Write docs/COMPARISON.md from a run that `condenser compare --policy all --out RUN` made.
+    Comparison {
+        /// The run's folder.
+        run: PathBuf,
+        /// Compare with what is there instead of writing.
+        #[arg(long)]
+        check: bool,
     },
     /// Write the JSON Schemas of events and records to docs/schema.
     Schema {
@@ -73,6 +82,7 @@ fn main() -> ExitCode {
         Command::Python => python::command(),
         Command::RecordFixtures { check, scenarios } => record_fixtures::command(check, &scenarios),
         Command::Prove { name, paths } => prove::command(&name, &paths),
+        Command::Comparison { run, check } => comparison::command(&run, check),
         Command::Schema { check } => schema::command(check),
     };
     match result {

@@ -1,6 +1,7 @@
 //! `cargo xtask prove NAME`: proofs that are too heavy for every change.
 
 mod cache;
+mod harness;
 mod log_memory;
 mod policies;
 mod tokens;
@@ -34,7 +35,10 @@ pub(crate) fn command(name: &str, paths: &[PathBuf]) -> anyhow::Result<bool> {
         "sdk" => sdk(paths),
         "cache" => cache::command(),
         "tokens" => tokens::command(),
-        _ => bail!("unknown proof {name:?}; there are: requests, policies, kill, memory, sqlx, sdk, cache, tokens"),
+        "harness" => harness::command(paths),
+        _ => bail!(
+            "unknown proof {name:?}; there are: requests, policies, kill, memory, sqlx, sdk, cache, tokens, harness"
+        ),
     }
 }
 

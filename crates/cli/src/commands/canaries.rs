@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use condenser::Policy;
 use condenser_harness::canaries::{
     CanaryCell, CanaryKind, Planting, Survival, add_cells, first_under_half, full_tokens, plant,
 };
-use condenser_harness::{Prepared, Subject};
+use condenser_harness::{Prepared, Row, Subject};
 use condenser_traces::Trace;
 use rayon::prelude::*;
 
@@ -136,8 +135,7 @@ fn on_trace(
             (settings.window, settings.reserve) = (Some(tokens), reserve);
             let of_choice = |choice: &Choice| {
                 let mut survival = Survival::new(&prepared, &planted.canaries, arguments.rounds);
-                let matched: Option<&dyn Policy> = None;
-                let row = replay(&prepared, choice, &settings, matched, Some(&mut |seen| survival.see(seen))).row;
+                let row = replay(&prepared, choice, &settings, None, Some(&mut |seen| survival.see(seen))).row;
                 let cells = survival.cells().into_iter().filter(|cell| cell.n > 0);
                 cells.map(|cell| line(&row, tokens.0, cell)).collect::<Vec<_>>()
             };
@@ -147,7 +145,7 @@ fn on_trace(
     Ok(windows)
 }
 
-fn line(row: &condenser_harness::Row, window: u64, cell: CanaryCell) -> Line {
+fn line(row: &Row, window: u64, cell: CanaryCell) -> Line {
     let CanaryCell { kind, round, n, in_view, in_summary, recoverable, lost, stale, steps } = cell;
     Line {
         trace: row.trace.clone(),

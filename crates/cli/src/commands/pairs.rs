@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 
 use condenser::Rules;
 use condenser_harness::pairs::{Arm, Contrast, Numbers, Pair, Pairs, contrast, pair};
-use condenser_harness::statistics::Resampling;
 use condenser_harness::{Prepared, Subject};
 use condenser_traces::Trace;
 use serde_json::Value;
 
-use super::stats::{difference_cells, number};
+use super::stats::{ResamplingArguments, difference_cells, number};
 use crate::error::{CliError, Exit};
 use crate::input::{InputArguments, Met};
 use crate::models::{ModelArguments, Models};
@@ -38,12 +37,8 @@ pub(crate) struct PairsArguments {
     input_format: Option<String>,
     #[command(flatten)]
     models: ModelArguments,
-    /// How often tasks are drawn anew.
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
-    resamples: u32,
-    /// Where the random numbers start.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
+    #[command(flatten)]
+    resampling: ResamplingArguments,
     /// The form of the result; jsonl and csv hold the pairs only.
     #[arg(long, value_enum, default_value = "table")]
     format: OutputFormat,
@@ -74,7 +69,7 @@ pub(crate) fn run(arguments: &PairsArguments) -> Result<Exit, CliError> {
     if pairs.pairs.is_empty() {
         note("no task has a run in both arms; --by name pairs runs by their files' names");
     }
-    let contrasts = contrast(&pairs.pairs, Resampling { seed: arguments.seed, resamples: arguments.resamples });
+    let contrasts = contrast(&pairs.pairs, arguments.resampling.get());
     match arguments.format {
         OutputFormat::Table => output.text(&tables(arguments, &models, &pairs, &contrasts))?,
         OutputFormat::Json => output.json(&Report { pairs: &pairs, contrasts: &contrasts })?,
@@ -186,7 +181,8 @@ fn tables(arguments: &PairsArguments, models: &Models, pairs: &Pairs, contrasts:
     text.push_str(&table(&header, rows));
     text.push_str(&format!(
         "\n95% intervals from {} draws of whole tasks, seed {}; p are not adjusted: name the number that decides beforehand\n",
-        arguments.resamples, arguments.seed
+        arguments.resampling.get().resamples,
+        arguments.resampling.get().seed
     ));
     for (arm, left) in [("first", &pairs.only_a), ("second", &pairs.only_b)] {
         if !left.is_empty() {

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use condenser::{Summarizer, Tokens};
 use condenser_harness::canaries::full_tokens;
-use condenser_harness::probes::{Answer, Panel, ProbeKind, ProbeRow, Probes, Probing, Status, Verdict};
-use condenser_harness::{Prepared, Row, Subject};
+use condenser_harness::probes::{Answer, Panel, ProbeKind, ProbeRow, Probes, Probing, Stale, Verdict};
+use condenser_harness::{Prepared, Row, Seen, Status, Subject};
 use condenser_traces::Trace;
 
 use super::score::read_probes;
@@ -174,7 +174,7 @@ fn on_trace(
         for choice in choices {
             let mut probing = Probing::new(&prepared, probes).map_err(|error| error.to_string())?;
             let mut answers = Vec::new();
-            let mut observe = |seen: &condenser_harness::Seen<'_>| {
+            let mut observe = |seen: &Seen<'_>| {
                 probing.see(seen);
                 probing.at(seen.step).for_each(|probe| answers.extend(panel.ask(probe, seen)));
             };
@@ -212,7 +212,7 @@ struct Flat<'r> {
     status: Status,
     found: usize,
     wanted: usize,
-    stale: condenser_harness::probes::Stale,
+    stale: Stale,
     lacks_polarity: bool,
     fetch_tokens: u64,
 }

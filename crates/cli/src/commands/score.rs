@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use condenser_harness::probes::{Probes, Stale, Status, Verdict, grade_text};
+use condenser_harness::Status;
+use condenser_harness::probes::{Probes, Stale, Verdict, grade_text};
 
 use crate::error::{CliError, Exit};
 use crate::output::{Output, OutputFormat};

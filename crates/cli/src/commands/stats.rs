@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
-use condenser_harness::Row;
 use condenser_harness::statistics::{
-    Difference, Finding, Resampling, Role, Spread, Study, Verdict, compare_rows, spread,
+    Difference, Finding, Resampling, Role, Spread, Study, StudyError, Verdict, compare_rows, spread,
 };
+use condenser_harness::{Row, SavedRun};
 
 use crate::error::{CliError, Exit};
 use crate::output::{Output, OutputFormat};
@@ -18,16 +18,17 @@ const MAX_LINE: usize = 1 << 20;
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct StatsArguments {
-    /// Rows as `condenser compare --format jsonl` writes them, or runs of `--out`. Rows of one trace, policy and window in several files,
-    /// or of several seeds, are samples.
+    /// Folders that `condenser compare --out` wrote, or files of rows as its `--format jsonl` writes them. Rows of one
+    /// trace, policy and window in several of them, or of several seeds, are samples.
     #[arg(required = true)]
     rows: Vec<PathBuf>,
     /// The policy that all others are compared with.
     #[arg(long, value_name = "POLICY", default_value = "none")]
     baseline: String,
-    /// The metric that decides. Name it before looking at the rows.
-    #[arg(long, value_name = "METRIC", default_value = "cost_usd")]
-    metric: String,
+    /// The metric that decides. Name it before looking at the rows. Without it, what the run's manifest names, or
+    /// else cost_usd.
+    #[arg(long, value_name = "METRIC")]
+    metric: Option<String>,
     /// Further metrics that are tested; their p are adjusted together, after Holm.
     #[arg(long, value_name = "METRICS", value_delimiter = ',')]
     also: Vec<String>,
@@ -37,18 +38,31 @@ pub(crate) struct StatsArguments {
     /// Up to which difference of the primary metric two policies are called equal.
     #[arg(long, value_name = "NUMBER")]
     margin: Option<f64>,
-    /// How often tasks are drawn anew.
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
-    resamples: u32,
-    /// Where the random numbers start.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
+    #[command(flatten)]
+    resampling: ResamplingArguments,
     /// The form of the result; json holds findings and spreads, jsonl the findings only.
     #[arg(long, value_enum, default_value = "table")]
     format: OutputFormat,
     /// Write the result to a file.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
+}
+
+/// How tasks are drawn anew.
+#[derive(clap::Args, Clone, Copy, Debug)]
+pub(crate) struct ResamplingArguments {
+    /// How often tasks are drawn anew.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    resamples: u32,
+    /// Where the random numbers start.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+impl ResamplingArguments {
+    pub(crate) fn get(self) -> Resampling {
+        Resampling { seed: self.seed, resamples: self.resamples }
+    }
 }
 
 #[derive(serde::Serialize)]
@@ -62,18 +76,26 @@ struct Report<'f> {
 
 pub(crate) fn run(arguments: &StatsArguments) -> Result<Exit, CliError> {
     let mut rows = Vec::new();
+    let mut named = None;
     for path in &arguments.rows {
-        read(path, &mut rows)?;
+        if path.is_dir() {
+            let run = SavedRun::open(path).map_err(|error| CliError::Input(error.to_string()))?;
+            named.get_or_insert(run.manifest.primary);
+            rows.extend(run.rows);
+        } else {
+            read(path, &mut rows)?;
+        }
     }
+    let primary = arguments.metric.clone().or(named).unwrap_or_else(|| "cost_usd".to_owned());
     let study = Study {
         baseline: arguments.baseline.clone(),
-        primary: arguments.metric.clone(),
+        primary,
         secondary: arguments.also.clone(),
         exploratory: arguments.explore.clone(),
         margin: arguments.margin,
-        resampling: Resampling { seed: arguments.seed, resamples: arguments.resamples },
+        resampling: arguments.resampling.get(),
     };
-    let usage = |error: condenser_harness::statistics::StudyError| CliError::Usage(error.to_string());
+    let usage = |error: StudyError| CliError::Usage(error.to_string());
     let findings = compare_rows(&rows, &study).map_err(usage)?;
     let spreads = spread(&rows, &study.primary).map_err(usage)?;
     let mut output = Output::open(arguments.output.clone())?;
@@ -81,8 +103,8 @@ pub(crate) fn run(arguments: &StatsArguments) -> Result<Exit, CliError> {
         OutputFormat::Table => output.text(&tables(&study, &findings, &spreads))?,
         OutputFormat::Json => output.json(&Report {
             baseline: &study.baseline,
-            seed: arguments.seed,
-            resamples: arguments.resamples,
+            seed: arguments.resampling.seed,
+            resamples: arguments.resampling.resamples,
             findings: &findings,
             spreads: &spreads,
         })?,

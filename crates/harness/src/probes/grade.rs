@@ -13,35 +13,7 @@ use super::text::{holds, of_arguments, places, sentences};
 use super::{Probe, ProbeKind};
 use crate::evidence::addresses;
 use crate::replay::Seen;
-
-/// Where an answer, or an item that an action used, is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// All of it stands in entries that are no summaries.
-    InView,
-    /// All of it stands in the request, some only in a summary.
-    InSummary,
-    /// The rest can be fetched through addresses in the request.
-    Recoverable,
-    /// Some of it is gone.
-    Lost,
-}
-
-impl Status {
-    /// All, best first.
-    pub const ALL: [Self; 4] = [Self::InView, Self::InSummary, Self::Recoverable, Self::Lost];
-
-    /// The letter of [`Steps::uses`](crate::Steps::uses).
-    pub fn letter(self) -> char {
-        match self {
-            Self::InView => 'v',
-            Self::InSummary => 's',
-            Self::Recoverable => 'r',
-            Self::Lost => 'l',
-        }
-    }
-}
+use crate::row::Status;
 
 /// What became of values that no longer hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

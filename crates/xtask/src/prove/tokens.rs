@@ -8,7 +8,7 @@ const MOST: Duration = Duration::from_secs(1);
 
 /// How long this thread was on a processor, where the system says so: other work on the machine is no property of a
 /// counter.
-fn on_processor() -> Option<Duration> {
+pub(crate) fn on_processor() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }

@@ -1,0 +1,105 @@
+//! What comparing takes, against importing a trace and counting its tokens once.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use condenser::profile::ModelProfile;
+use condenser::request::text_of;
+use condenser::{Policy, Rules, Tokens};
+use condenser_harness::{Prepared, Settings, Subject, run};
+use condenser_policies::{Extractive, PolicyKind, policies};
+use condenser_traces::{Reader, Trace};
+use serde_json::Map;
+
+use super::tokens::on_processor;
+
+/// Comparing may take so many times as long as importing and counting.
+const MOST: f64 = 3.0;
+/// Each time is the median of so many.
+const RUNS: usize = 5;
+
+/// Prints a line for the native policies together and for each port by itself. Whether all are within the bound.
+pub(crate) fn command(paths: &[PathBuf]) -> anyhow::Result<bool> {
+    let path = match paths {
+        [path] => path.clone(),
+        [] => {
+            crate::shared().context("the recorded traces are not here; name one")?.join("traces/pi/large-session.jsonl")
+        }
+        _ => bail!("one trace is measured at a time"),
+    };
+    let counter = condenser_models::tokenizer("o200k")?;
+    // The vocabulary is unpacked once.
+    counter.count("warm");
+    let import = || -> anyhow::Result<Trace> {
+        Ok(Reader::open(&path, None)?.into_traces()?.into_iter().next().context("the file holds no trace")?)
+    };
+    let trace = import()?;
+    let (floor, _) = median(|| {
+        let trace = import()?;
+        Ok(trace.events.iter().map(|event| counter.count(&text_of(&event.kind))).sum::<Tokens>())
+    })?;
+    let subject = Subject { trace: &trace.name, format: trace.format, task: None, events: &trace.events };
+    let profile = ModelProfile {
+        name: "none".to_owned(),
+        context_window: None,
+        max_output: None,
+        tokenizer: None,
+        prices: None,
+        cache: None,
+    };
+    let summarizer = Extractive::default();
+    let settings = Settings {
+        window: Some(Tokens(32_000)),
+        reserve: Tokens(4_000),
+        profile: &profile,
+        summarizer: &summarizer,
+        seed: 0,
+        recall: true,
+    };
+    let steps = Prepared::new(subject, counter, Rules::Sound).n_steps();
+    println!("{}: {steps} steps; importing and counting once takes {:.3} s", trace.name, floor.as_secs_f64());
+    let mut is_fast = true;
+    let mut check = |name: &str, policies: &[Box<dyn Policy>]| -> anyhow::Result<()> {
+        // Importing belongs to a comparison.
+        let (taken, _) = median(|| {
+            let trace = import()?;
+            let subject = Subject { events: &trace.events, ..subject };
+            let prepared = Prepared::new(subject, counter, Rules::Sound);
+            Ok(policies.iter().map(|policy| run(&prepared, &**policy, &settings).row.input_tokens).sum::<u64>())
+        })?;
+        let ratio = taken.as_secs_f64() / floor.as_secs_f64();
+        is_fast &= ratio <= MOST;
+        println!("{name:28} {:.3} s, {ratio:.2} times", taken.as_secs_f64());
+        Ok(())
+    };
+    let build = |kind: Option<PolicyKind>| {
+        let wanted = policies().into_iter().filter(move |info| kind.is_none_or(|kind| info.kind == kind));
+        wanted.map(|info| (info.name, info.kind, info.build(&Map::new()))).collect::<Vec<_>>()
+    };
+    let natives =
+        build(Some(PolicyKind::Native)).into_iter().map(|(_, _, policy)| policy).collect::<Result<Vec<_>, _>>()?;
+    check(&format!("{} native policies", natives.len()), &natives)?;
+    for (name, kind, policy) in build(None) {
+        if kind != PolicyKind::Native {
+            check(name, &[policy?])?;
+        }
+    }
+    Ok(is_fast)
+}
+
+/// The median of several times on the processor, and what the last run gave.
+fn median<T>(mut run: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<(Duration, T)> {
+    let mut times = Vec::new();
+    let mut last = None;
+    for _ in 0..RUNS {
+        let before = (Instant::now(), on_processor());
+        last = Some(run()?);
+        times.push(match (before.1, on_processor()) {
+            (Some(before), Some(now)) => now - before,
+            _ => before.0.elapsed(),
+        });
+    }
+    times.sort();
+    Ok((times[RUNS / 2], last.context("nothing was run")?))
+}
