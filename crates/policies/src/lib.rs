@@ -43,6 +43,7 @@ pub mod anthropic;
 pub mod cline;
 pub mod codex;
 pub mod complexity_trap;
+mod condenser_default;
 mod configuration;
 pub mod craft;
 pub mod deepagents;
@@ -70,6 +71,7 @@ mod turns;
 mod window;
 
 pub use amortized::{AmortizedForgetting, AmortizedSettings};
+pub use condenser_default::{CondenserDefault, DefaultSettings};
 pub use configuration::{ConfigurationError, configure};
 pub use craft::{Craft, CraftSettings};
 pub use extractive::Extractive;

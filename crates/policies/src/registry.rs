@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::amortized::{AmortizedForgetting, AmortizedSettings};
+use crate::condenser_default::{CondenserDefault, DefaultSettings};
 use crate::craft::{Craft, CraftSettings};
 use crate::folding::{Folding, FoldingSettings};
 use crate::hybrid::{Hybrid, HybridSettings};
@@ -291,6 +292,19 @@ fn native() -> Vec<PolicyInfo> {
     use PolicyKind::Native;
     vec![
         PolicyInfo::new("none", Native, "never acts", &NoSettings {}, &[], |_, _| Ok(Box::new(NoPolicy))),
+        PolicyInfo::new(
+            "condenser-default",
+            Native,
+            "forgets the middle at once, but for the user's words; the one to begin with",
+            &DefaultSettings::default(),
+            &[
+                ("keep_first", "events", "the first events that stay", OWN),
+                ("target_share", "share of the limit", "what a request that is too large is brought down to", OWN),
+                ("user_share", "share of the limit", "how much later messages of the user may fill", OWN),
+                ("max_addresses", "addresses", "the most addresses in the line that stands for what left", OWN),
+            ],
+            |_, settings| Ok(Box::new(CondenserDefault::new(settings))),
+        ),
         PolicyInfo::new(
             "recent-events",
             Native,

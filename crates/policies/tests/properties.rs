@@ -138,6 +138,7 @@ fn all_policies() -> Vec<Box<dyn Policy>> {
         ),
         ("craft", json!({"keep_last": 2, "ledger_tokens": 60, "boundary_share": 0.1, "boundary_progress": 0.05})),
         ("craft", json!({"keep_last": 5, "pinned_share": 0.02, "event_characters": 100, "minimum_progress": 0.0})),
+        ("condenser-default", json!({"keep_first": 0, "target_share": 0.2, "user_share": 0.5, "max_addresses": 1})),
         ("hybrid", json!({"attention_window": 2, "polling": 2, "minimum_progress": 0.0})),
         ("hybrid", json!({"attention_window": 1, "polling": 1, "target_share": 0.05, "keep_first": 0})),
         ("codex", json!({"token_limit": 300, "user_tokens": 80})),
