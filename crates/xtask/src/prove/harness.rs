@@ -32,7 +32,7 @@ pub(crate) fn command(paths: &[PathBuf]) -> anyhow::Result<bool> {
     // The vocabulary is unpacked once.
     counter.count("warm");
     let import = || -> anyhow::Result<Trace> {
-        Ok(Reader::open(&path, None)?.into_traces()?.into_iter().next().context("the file holds no trace")?)
+        Reader::open(&path, None)?.into_traces()?.into_iter().next().context("the file holds no trace")
     };
     let trace = import()?;
     let (floor, _) = median(|| {
