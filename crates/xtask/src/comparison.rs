@@ -77,7 +77,7 @@ fn table(text: &mut String, run: &SavedRun, window: u64, rows: &[Row], findings:
     write!(
         text,
         "\n## Window of {window} tokens\n\n\
-        | policy | acted on | peak | $ uncached | $ discount | $ tiered | tiered, against `none` | in view | + summary | \
+        | policy | acted on | peak | $ uncached | $ discount | $ tiered | tiered, less that of `none` | in view | + summary | \
         far, in view | lost | re-reads | over | failed | invalid |\n\
         | --- | ---: | ---: | ---: | ---: | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
     )?;
@@ -89,10 +89,9 @@ fn table(text: &mut String, run: &SavedRun, window: u64, rows: &[Row], findings:
         let cost = of(&run.manifest.primary).map_or_else(
             || "–".to_owned(),
             |it| {
-                let share = |value: f64| format!("{:+.0}%", 100.0 * value / it.baseline_mean);
-                let Some([low, high]) = it.interval else { return share(it.mean) };
+                let Some([low, high]) = it.interval else { return format!("{:+.3}", it.mean) };
                 let star = if low > 0.0 || high < 0.0 { "\\*" } else { "" };
-                format!("{}{star} ({} to {})", share(it.mean), share(low), share(high))
+                format!("{:+.3}{star} ({low:+.3} to {high:+.3})", it.mean)
             },
         );
         let kept = of("in_view").map_or_else(
