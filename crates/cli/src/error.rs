@@ -30,6 +30,12 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     message
 }
 
+/// Where a text is no TOML, and why, without the excerpt that the error shows below.
+pub(crate) fn toml_error(error: &toml::de::Error) -> String {
+    let text = error.to_string();
+    format!("{}: {}", text.lines().next().unwrap_or_default(), error.message())
+}
+
 fn target(path: &Option<PathBuf>) -> String {
     path.as_ref().map_or_else(|| "standard output".to_owned(), |path| path.display().to_string())
 }

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use condenser_harness::probes::{ProbeKind, Verdict};
 use condenser_harness::statistics::{metric, metrics};
-use condenser_harness::{Row, RowKey, SavedRun, SavedSteps, Status, TraceFacts};
+use condenser_harness::{Manifest, Row, RowKey, SavedRun, SavedSteps, Status, TraceFacts};
 use condenser_policies::nearest;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use crate::commands::compare::run_error;
+use crate::commands::compare::{metric_names, read_error};
 use crate::error::CliError;
 use crate::output::Output;
 use crate::terminal::{note, printable};
@@ -72,7 +72,7 @@ struct Found {
 
 impl Gate {
     /// Reads the conditions, and the run that they compare with.
-    pub(crate) fn read(arguments: &GateArguments, has_probes: bool) -> Result<Self, CliError> {
+    pub(crate) fn read(arguments: &GateArguments, manifest: &Manifest) -> Result<Self, CliError> {
         let mut texts: Vec<&str> = arguments.fail_on.iter().map(String::as_str).collect();
         if texts.is_empty() && arguments.baseline.is_some() {
             texts.extend(AGAINST_BASELINE);
@@ -82,12 +82,18 @@ impl Gate {
         for condition in &conditions {
             let missing = match condition.of {
                 Of::Change(_) if arguments.baseline.is_none() => "--baseline",
-                Of::Probes(_) if !has_probes => "--probes",
+                Of::Probes(_) if manifest.probes.is_none() => "--probes",
                 _ => continue,
             };
             return Err(CliError::Usage(format!("`{}` needs {missing}", condition.text)));
         }
-        let baseline = arguments.baseline.as_deref().map(SavedRun::open).transpose().map_err(run_error)?;
+        let baseline = arguments.baseline.as_deref().map(SavedRun::open).transpose().map_err(read_error)?;
+        if let Some(run) = &baseline
+            && let Some(field) = manifest.other_measure(&run.manifest)
+        {
+            let path = run.path.display();
+            return Err(CliError::Usage(format!("{path}: this baseline was made with another `{field}`")));
+        }
         let baseline = baseline.map(|run| run.rows.into_iter().map(|row| (RowKey::of(&row), row)).collect());
         Ok(Self { conditions, baseline, junit: arguments.junit.clone() })
     }
@@ -120,6 +126,10 @@ impl Gate {
             }
             if n_failed > SHOWN_ROWS {
                 note(&format!("failed: {}: {} more rows", condition.text, n_failed - SHOWN_ROWS));
+            }
+            if n_judged > 0 && n_judged < run.rows.len() {
+                let n_left_out = run.rows.len() - n_judged;
+                note(&format!("{}: {n_left_out} rows could not be held against it", condition.text));
             }
             if n_judged == 0 {
                 // A condition that nothing was held against did not pass.
@@ -200,7 +210,7 @@ impl Condition {
             Some(metric) => Ok(metric.name),
             None => Err(match nearest(name, metrics().map(|metric| metric.name)) {
                 Some(nearest) => format!("`{shown}`: unknown metric; did you mean `{nearest}`?"),
-                None => format!("`{shown}`: unknown metric; `condenser stats --help` lists them"),
+                None => format!("`{shown}`: unknown metric; there are {}", metric_names()),
             }),
         };
         let of = if let Some(kind) = inside("lost") {

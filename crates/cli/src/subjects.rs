@@ -8,7 +8,7 @@ use condenser_harness::{ForgetAll, Prepared, RandomForgetting, RandomMasking, Re
 use condenser_policies::{ObservationMasking, PolicyInfo, PolicyKind, RecentEvents, configure, nearest};
 use serde_json::{Map, Value};
 
-use crate::error::CliError;
+use crate::error::{CliError, toml_error};
 use crate::models::{ModelArguments, Models};
 
 /// How a replay is measured.
@@ -176,7 +176,7 @@ impl Policies {
         let shown = file.display();
         let text = std::fs::read_to_string(file).map_err(|error| CliError::Input(format!("{shown}: {error}")))?;
         let table: Map<String, Value> =
-            toml::from_str(&text).map_err(|error| CliError::Usage(format!("{shown}: {}", error.to_string().trim())))?;
+            toml::from_str(&text).map_err(|error| CliError::Usage(format!("{shown}: {}", toml_error(&error))))?;
         let reserved = |name: &&String| name_of_control(name) || ["default", "all"].contains(&name.as_str());
         if let Some(name) = table.keys().find(reserved) {
             return Err(CliError::Usage(format!(

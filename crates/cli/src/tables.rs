@@ -140,13 +140,19 @@ fn mean_cells(mean: &PolicyMeans, has_prices: bool) -> Vec<String> {
 
 /// What a policy's choice is worth over a random one of the same size.
 fn lifts(means: &[PolicyMeans]) -> String {
-    let find = |name: &str| means.iter().find(|mean| mean.policy == name).and_then(|mean| mean.in_view);
+    let find = |name: &str| means.iter().find(|mean| mean.policy == name);
     let mut text = String::new();
     for (policy, random) in [("observation-masking", "random-masking"), ("recent-events", "random-forgetting")] {
-        if let (Some(kept), Some(by_chance)) = (find(policy), find(random))
+        if let (Some(policy), Some(random)) = (find(policy), find(random))
+            && let (Some(kept), Some(by_chance)) = (policy.in_view, random.in_view)
             && let Some(lift) = lift(kept, by_chance)
         {
-            text.push_str(&format!("lift of {policy} over {random}, in view: {lift:+.2}\n"));
+            // Where a random choice cannot be made as small, it was easier to keep more.
+            let size = percent((policy.input_tokens > 0.0).then(|| random.input_tokens / policy.input_tokens));
+            text.push_str(&format!(
+                "lift of {} over {} (at {size} of its input), in view: {lift:+.2}\n",
+                policy.policy, random.policy
+            ));
         }
     }
     text
@@ -194,8 +200,15 @@ pub(crate) fn share(part: u64, whole: u64) -> String {
     percent((whole > 0).then(|| part as f64 / whole as f64))
 }
 
+/// Whole percents; nearly all is not all.
 fn percent(share: Option<f64>) -> String {
-    share.map_or_else(|| "–".into(), |share| format!("{:.0}%", share * 100.0))
+    share.map_or_else(
+        || "–".into(),
+        |share| match share {
+            0.995..1.0 => format!("{:.1}%", (share * 1000.0).floor() / 10.0),
+            _ => format!("{:.0}%", share * 100.0),
+        },
+    )
 }
 
 pub(crate) fn dollars(cost: Option<f64>) -> String {

@@ -76,6 +76,11 @@ fn a_run_that_was_killed_goes_on_and_ends_with_the_same_files() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
+    for arguments in [&["reprice", killed.as_str()][..], &["merge", &killed, "--out", &folder.text("merged")]] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(3));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("this run is not finished"), "{output:?}");
+    }
     let n_before = fs::read_to_string(&rows_file).unwrap().lines().count();
     assert!(n_before < whole.len(), "{n_before} of {} rows were there", whole.len());
     assert_eq!(rows(&succeed(&arguments)), whole);
@@ -91,9 +96,9 @@ fn what_is_half_written_at_the_end_of_a_file_is_made_again() {
         let path = folder.path("run").join(name);
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() / share - 7]).unwrap();
+        // A row whose steps or trace is not there does not count either, and nobody reads the run as it is.
         if name != "rows.jsonl" {
-            // A row whose steps or trace is not there does not count either.
-            fs::write(folder.path("run/rows.jsonl"), "").unwrap();
+            assert_eq!(run(&["reprice", &folder.text("run")]).status.code(), Some(3));
         }
         assert_eq!(compare(&["--out", &folder.text("run")]), whole, "{name}");
         assert_eq!(files(&folder.path("run")), expected, "{name}");
@@ -127,11 +132,13 @@ fn parts_of_a_run_merge_into_the_whole() {
     succeed(&arguments);
     assert_eq!(files(&folder.path("merged")), files(&folder.path("whole")));
 
+    let two = run(&["merge", "--out", &folder.text("two"), &parts[0], &parts[2]]);
     let twice = run(&["merge", "--out", &folder.text("twice"), &parts[0], &parts[0]]);
     let more = compare(&["--out", &folder.text("other"), "--policy", "none"]);
     assert!(!more.is_empty());
     let mixed = run(&["merge", "--out", &folder.text("mixed"), &parts[0], &folder.text("other")]);
-    for (output, said) in [(twice, "has a row that an earlier part has too"), (mixed, "another `policies`")] {
+    let expected = [(two, "2/3 is missing"), (twice, "has a row that was there before"), (mixed, "another `policies`")];
+    for (output, said) in expected {
         assert_eq!(output.status.code(), Some(3));
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(stderr.contains(said), "{stderr}");
@@ -186,6 +193,18 @@ fn a_run_is_only_gone_on_with_as_it_was_begun() {
     lock.try_lock().unwrap();
     check(&[], "another process is writing this run");
     drop(lock);
+    let manifest = folder.path("run/manifest.json");
+    let text = fs::read_to_string(&manifest).unwrap();
+    fs::write(&manifest, text.replace("\"version\": 1,", "\"version\": 7,")).unwrap();
+    check(&[], "a run of version 7; this build reads version 1");
+    fs::remove_file(&manifest).unwrap();
+    check(&[], "there are rows here and no manifest.json");
+    fs::write(&manifest, text).unwrap();
+    let copy = folder.text("copy.jsonl");
+    fs::copy(&trace, &copy).unwrap();
+    let output = run(&["compare", &copy, "--policy", "none,recent-events", "--out", &path]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("the run holds 2 traces, 1 of them not among those named now"), "{stderr}");
     let text = fs::read_to_string(&trace).unwrap().replacen("tally", "tale", 1);
     fs::write(&trace, text).unwrap();
     check(&[], "not the trace that the run was begun with");
@@ -221,7 +240,8 @@ fn conditions_fail_a_comparison_and_name_trace_step_and_item() {
     let arguments = ["compare", trace, "--window", "8k", "--policy", "none,forget-all", "--out", &baseline];
     succeed(&arguments);
     check(&["--baseline", &baseline], 0, &[]);
-    check(&["--baseline", &baseline, "--reserve", "2k", "--fail-on", "change(over_window_steps)>0"], 0, &[]);
+    check(&["--baseline", &baseline, "--reserve", "2k"], 2, &["this baseline was made with another `reserve`"]);
+    check(&["--baseline", "README.md"], 3, &["README.md/manifest.json"]);
     // Rows that the baseline does not have cannot be judged, and that is no success.
     let other = folder.text("other");
     succeed(&["compare", trace, "--window", "9k", "--policy", "none", "--out", &other]);

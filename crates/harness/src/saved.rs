@@ -11,7 +11,7 @@
 //! half-written is dropped when the run goes on. At the end all files are sorted, so that a run that was interrupted
 //! and one that was not give the same files, but for `wall_ms`.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -69,6 +69,9 @@ pub struct Manifest {
     pub probes: Option<String>,
     /// Which part of the traces this is: number and count.
     pub shard: Option<(u64, u64)>,
+    /// Whether all rows are there.
+    #[serde(default)]
+    pub finished: bool,
 }
 
 /// A policy of a [`Manifest`].
@@ -86,14 +89,26 @@ impl Manifest {
         (VERSION, env!("CARGO_PKG_VERSION").to_owned())
     }
 
-    /// The first field in which the two differ.
+    /// The first field in which the two differ, whether they are finished left aside.
     fn difference(&self, other: &Self) -> Option<String> {
+        self.differs_in(other, |field| field != "finished")
+    }
+
+    /// The first setting in which the two differ that has a part in every number: not which policies, windows and
+    /// traces there are.
+    pub fn other_measure(&self, other: &Self) -> Option<String> {
+        const MEASURE: [&str; 6] = ["reserve", "tokenizer", "summarizer", "recall", "rules", "profile"];
+        self.differs_in(other, |field| MEASURE.contains(&field))
+    }
+
+    fn differs_in(&self, other: &Self, is_wanted: impl Fn(&str) -> bool) -> Option<String> {
         let fields = |manifest: &Self| match serde_json::to_value(manifest) {
             Ok(serde_json::Value::Object(fields)) => fields,
             _ => serde_json::Map::new(),
         };
         let (ours, theirs) = (fields(self), fields(other));
-        ours.into_iter().find(|(name, value)| theirs.get(name) != Some(value)).map(|(name, _)| name)
+        let differs = |(name, value): &(String, serde_json::Value)| is_wanted(name) && theirs.get(name) != Some(value);
+        ours.into_iter().find(differs).map(|(name, _)| name)
     }
 }
 
@@ -202,6 +217,42 @@ pub enum RunError {
         /// The folder.
         path: PathBuf,
     },
+    /// The folder holds rows and does not say what they were made with.
+    #[error("{}: there are rows here and no manifest.json; name another folder for a new run", path.display())]
+    NoManifest {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Another version of this program wrote the folder.
+    #[error("{}: a run of version {version}; this build reads version {VERSION}", path.display())]
+    OtherVersion {
+        /// The folder.
+        path: PathBuf,
+        /// Its version.
+        version: u32,
+    },
+    /// A row's steps are missing or belong to another run.
+    #[error("{}: {trace} under {policy}: the steps of this row are missing or do not fit it", path.display())]
+    NoSteps {
+        /// The folder.
+        path: PathBuf,
+        /// The row's trace.
+        trace: String,
+        /// The row's policy.
+        policy: String,
+    },
+    /// A run, or a part of one, that is not finished.
+    #[error("{}: this run is not finished; `condenser compare --out` with its settings goes on with it", path.display())]
+    Unfinished {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The parts are not all, or not of one split.
+    #[error("these are not all parts of one run: {reason}")]
+    Parts {
+        /// What is missing or too much.
+        reason: String,
+    },
     /// A line is not what its file holds.
     #[error("{}, line {line}: {reason}", path.display())]
     Line {
@@ -242,8 +293,8 @@ pub enum RunError {
         /// The first setting that differs.
         field: String,
     },
-    /// Two parts have the same row.
-    #[error("{}: has a row that an earlier part has too: {trace} under {policy}", path.display())]
+    /// A row is there twice, or in two parts.
+    #[error("{}: has a row that was there before: {trace} under {policy}", path.display())]
     TwoRows {
         /// The part.
         path: PathBuf,
@@ -280,15 +331,35 @@ impl SavedRun {
         Self { path: PathBuf::new(), manifest, traces: BTreeMap::new(), rows: Vec::new(), steps: HashMap::new() }
     }
 
-    /// Reads a run, finished or not. A half-written last line is left out.
+    /// Reads a finished run.
     ///
     /// # Errors
-    /// [`RunError`] names file and line.
+    /// [`RunError`] names file and line, or the row that is twice or without its steps; [`RunError::Unfinished`].
     pub fn open(path: &Path) -> Result<Self, RunError> {
+        let run = Self::read(path)?;
+        if !run.manifest.finished {
+            return Err(RunError::Unfinished { path: path.to_owned() });
+        }
+        let mut seen = HashSet::new();
+        for row in &run.rows {
+            let key = RowKey::of(row);
+            let (trace, policy) = (row.trace.clone(), row.policy.clone());
+            if !run.steps.get(&key).is_some_and(|saved| fits(row, saved)) || !run.traces.contains_key(&row.trace) {
+                return Err(RunError::NoSteps { path: path.to_owned(), trace, policy });
+            }
+            if !seen.insert(key) {
+                return Err(RunError::TwoRows { path: path.to_owned(), trace, policy });
+            }
+        }
+        Ok(run)
+    }
+
+    /// Reads what there is of a run. A half-written last line is left out.
+    fn read(path: &Path) -> Result<Self, RunError> {
         let manifest = manifest(path)?.ok_or_else(|| RunError::NoRun { path: path.to_owned() })?;
-        let facts: Vec<TraceFacts> = lines(&path.join(TRACES))?.0;
-        let rows: Vec<Row> = lines(&path.join(ROWS))?.0;
-        let steps: Vec<SavedSteps> = lines(&path.join(STEPS))?.0;
+        let facts: Vec<TraceFacts> = lines(&path.join(TRACES))?;
+        let rows: Vec<Row> = lines(&path.join(ROWS))?;
+        let steps: Vec<SavedSteps> = lines(&path.join(STEPS))?;
         Ok(Self {
             path: path.to_owned(),
             manifest,
@@ -314,10 +385,11 @@ impl SavedRun {
     /// # Errors
     /// [`RunError::OtherPart`] and [`RunError::TwoRows`].
     pub fn merge(parts: Vec<Self>) -> Result<Option<Self>, RunError> {
+        let shards: Vec<Option<(u64, u64)>> = parts.iter().map(|part| part.manifest.shard).collect();
         let mut parts = parts.into_iter();
         let Some(mut all) = parts.next() else { return Ok(None) };
         all.manifest.shard = None;
-        let mut seen: std::collections::HashSet<RowKey> = all.rows.iter().map(RowKey::of).collect();
+        let mut seen: HashSet<RowKey> = all.rows.iter().map(RowKey::of).collect();
         for mut part in parts {
             part.manifest.shard = None;
             if let Some(field) = all.manifest.difference(&part.manifest) {
@@ -334,6 +406,7 @@ impl SavedRun {
             all.rows.append(&mut part.rows);
             all.steps.extend(part.steps);
         }
+        complete(&shards).map_err(|reason| RunError::Parts { reason })?;
         all.sort();
         Ok(Some(all))
     }
@@ -344,7 +417,11 @@ impl SavedRun {
     /// [`RunError::Io`].
     pub fn write(&self, path: &Path) -> Result<(), RunError> {
         fs::create_dir_all(path).map_err(io_error(path))?;
-        write_manifest(path, &self.manifest)?;
+        self.write_rows(path)?;
+        write_manifest(path, &self.manifest)
+    }
+
+    fn write_rows(&self, path: &Path) -> Result<(), RunError> {
         replace(&path.join(TRACES), self.traces.values())?;
         let steps = self.rows.iter().filter_map(|row| self.steps.get(&RowKey::of(row)));
         replace(&path.join(STEPS), steps)?;
@@ -362,12 +439,42 @@ impl SavedRun {
     }
 }
 
+/// Whether the steps can be those of the row.
+fn fits(row: &Row, saved: &SavedSteps) -> bool {
+    let steps = &saved.steps;
+    let n = row.steps as usize;
+    (steps.tokens.len(), steps.shared.len(), steps.uses.len() as u64) == (n, n, row.evidence_total)
+        && steps.tokens.iter().sum::<u64>() == row.input_tokens
+        && steps.shared.iter().zip(&steps.tokens).all(|(shared, tokens)| shared <= tokens)
+}
+
+/// What is wrong with parts that should be all of one split. Runs of which none is a part go together as they are.
+fn complete(shards: &[Option<(u64, u64)>]) -> Result<(), String> {
+    let parts: Vec<(u64, u64)> = shards.iter().copied().flatten().collect();
+    let Some(&(_, of)) = parts.first() else { return Ok(()) };
+    if parts.len() < shards.len() || parts.iter().any(|part| part.1 != of) {
+        return Err("they are of different splits".to_owned());
+    }
+    let missing: Vec<String> =
+        (1..=of).filter(|number| !parts.contains(&(*number, of))).map(|number| format!("{number}/{of}")).collect();
+    if missing.is_empty() { Ok(()) } else { Err(format!("{} is missing", missing.join(", "))) }
+}
+
 fn manifest(folder: &Path) -> Result<Option<Manifest>, RunError> {
     let path = folder.join(MANIFEST);
     let text = match fs::read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         result => result.map_err(io_error(&path))?,
     };
+    #[derive(Deserialize)]
+    struct Versioned {
+        version: u32,
+    }
+    if let Ok(Versioned { version }) = serde_json::from_slice(&text)
+        && version != VERSION
+    {
+        return Err(RunError::OtherVersion { path: folder.to_owned(), version });
+    }
     let read = serde_json::from_slice(&text);
     read.map(Some).map_err(|error| RunError::Line { path, line: error.line(), reason: error.to_string() })
 }
@@ -399,28 +506,27 @@ fn replace<T: Serialize>(path: &Path, values: impl Iterator<Item = T>) -> Result
     })
 }
 
-/// The values of a file, and how many bytes of it are whole lines. A file that is not there is empty.
-fn lines<T: DeserializeOwned>(path: &Path) -> Result<(Vec<T>, u64), RunError> {
+/// The values of a file, a half-written last line left out. A file that is not there is empty.
+fn lines<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, RunError> {
     let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), 0)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         result => result.map_err(io_error(path))?,
     };
-    let (mut values, mut whole) = (Vec::new(), 0);
+    let mut values = Vec::new();
     let mut reader = BufReader::new(file);
     let mut line = Vec::new();
     loop {
         line.clear();
-        let n_bytes = reader.read_until(b'\n', &mut line).map_err(io_error(path))?;
+        reader.read_until(b'\n', &mut line).map_err(io_error(path))?;
         // A line is whole with its end.
         if line.last() != Some(&b'\n') {
-            return Ok((values, whole));
+            return Ok(values);
         }
         values.push(serde_json::from_slice(&line).map_err(|error| RunError::Line {
             path: path.to_owned(),
             line: values.len() + 1,
             reason: format!("not a line of this file: {error}"),
         })?);
-        whole += n_bytes as u64;
     }
 }
 
@@ -458,17 +564,31 @@ impl RunWriter {
             Err(TryLockError::Error(source)) => return Err(RunError::Io { path: lock_path, source }),
         }
         match self::manifest(path)? {
-            None => write_manifest(path, manifest)?,
+            None if path.join(ROWS).exists() => return Err(RunError::NoManifest { path: path.to_owned() }),
+            None => {}
             Some(begun) => {
                 if let Some(field) = manifest.difference(&begun) {
                     return Err(RunError::OtherSettings { path: path.to_owned(), field });
                 }
             }
         }
-        let (facts, traces) = begin::<TraceFacts>(&path.join(TRACES))?;
-        let (rows, row_file) = begin::<Row>(&path.join(ROWS))?;
-        let (_, steps) = begin::<SavedSteps>(&path.join(STEPS))?;
-        let digests = facts.into_iter().map(|facts| (facts.trace, facts.digest)).collect();
+        write_manifest(path, &Manifest { finished: false, ..manifest.clone() })?;
+        let mut begun = SavedRun::read(path)?;
+        // Only whole rows count, each once.
+        let mut seen = HashSet::new();
+        let (steps, traces) = (&begun.steps, &begun.traces);
+        begun.rows.retain(|row| {
+            let key = RowKey::of(row);
+            traces.contains_key(&row.trace) && steps.get(&key).is_some_and(|saved| fits(row, saved)) && seen.insert(key)
+        });
+        begun.write_rows(path)?;
+        let append = |name: &str| {
+            let path = path.join(name);
+            OpenOptions::new().append(true).open(&path).map_err(io_error(&path))
+        };
+        let (facts, rows) = (begun.traces, begun.rows);
+        let (traces, row_file, steps) = (append(TRACES)?, append(ROWS)?, append(STEPS)?);
+        let digests = facts.into_values().map(|facts| (facts.trace, facts.digest)).collect();
         Ok(Self {
             path: path.to_owned(),
             done: rows.into_iter().map(|row| (RowKey::of(&row), row)).collect(),
@@ -519,19 +639,12 @@ impl RunWriter {
     /// # Errors
     /// [`RunError`], where the files cannot be read back or written.
     pub fn finish(self) -> Result<SavedRun, RunError> {
-        let mut run = SavedRun::open(&self.path)?;
+        let mut run = SavedRun::read(&self.path)?;
         run.sort();
+        run.manifest.finished = true;
         run.write(&self.path)?;
         Ok(run)
     }
-}
-
-/// The values of a file, and the file for further ones. What is half-written at its end is dropped.
-fn begin<T: DeserializeOwned>(path: &Path) -> Result<(Vec<T>, File), RunError> {
-    let (values, whole) = lines(path)?;
-    let file = OpenOptions::new().create(true).append(true).open(path).map_err(io_error(path))?;
-    file.set_len(whole).map_err(io_error(path))?;
-    Ok((values, file))
 }
 
 /// One line in one write, so that a kill leaves at most the last line half-written.

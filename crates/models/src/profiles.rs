@@ -109,6 +109,12 @@ impl Entry {
     }
 }
 
+/// Where a text is no TOML, and why, without the excerpt that the error shows below.
+fn in_one_line(error: &toml::de::Error) -> String {
+    let text = error.to_string();
+    format!("{}: {}", text.lines().next().unwrap_or_default(), error.message())
+}
+
 /// Profiles by name.
 #[derive(Clone, Debug)]
 pub struct Profiles {
@@ -127,7 +133,7 @@ impl Profiles {
     /// [`ProfilesError`], with the place.
     pub fn with_toml(mut self, text: &str) -> Result<Self, ProfilesError> {
         let table: toml::Table =
-            toml::from_str(text).map_err(|error| ProfilesError::Toml(error.to_string().trim().to_owned()))?;
+            toml::from_str(text).map_err(|error: toml::de::Error| ProfilesError::Toml(in_one_line(&error)))?;
         for (name, value) in table {
             let bad = |reason: String| ProfilesError::Value { name: name.clone(), reason };
             let entry: Entry = value.try_into().map_err(|error: toml::de::Error| bad(error.message().to_owned()))?;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use condenser::{Policy, Tokens};
 use condenser_harness::probes::{Probes, Probing, Verdict};
-use condenser_harness::statistics::metric;
+use condenser_harness::statistics::{metric, metrics};
 use condenser_harness::{
     Manifest, ManifestPolicy, Prepared, Replay, Row, RowKey, RunError, RunWriter, SavedRun, SavedSteps, Subject,
     TraceFacts, digest_of,
@@ -25,6 +25,7 @@ use crate::shard::{Shard, parse_shard};
 use crate::subjects::{Choice, Measure, MeasureArguments, Policies, parse_tokens, replay};
 use crate::table::{markdown, table};
 use crate::tables::tables;
+use crate::terminal::note;
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct CompareArguments {
@@ -80,14 +81,11 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<Exit, CliError> {
     let choices = policies.choose(&arguments.policy)?;
     let matched = arguments.matched.as_ref().map(|name| policies.policy(name)).transpose()?;
     if metric(&arguments.primary).is_none() {
-        return Err(CliError::Usage(format!(
-            "unknown metric {:?}; `condenser stats --help` lists them",
-            arguments.primary
-        )));
+        return Err(CliError::Usage(format!("unknown metric {:?}; there are {}", arguments.primary, metric_names())));
     }
-    let gate = Gate::read(&arguments.gate, arguments.probes.is_some())?;
-    let mut output = Output::open(arguments.output.clone())?;
     let manifest = manifest(arguments, &measure, &choices)?;
+    let gate = Gate::read(&arguments.gate, &manifest)?;
+    let mut output = Output::open(arguments.output.clone())?;
     let writer = arguments.out.as_deref().map(|folder| RunWriter::open(folder, &manifest)).transpose();
     let writer = writer.map_err(run_error)?;
     let (candidates, mut met) = arguments.input.candidates()?;
@@ -101,6 +99,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<Exit, CliError> {
         writer: writer.as_ref(),
         progress: progress(candidates.len()),
         n_rows: AtomicU64::new(0),
+        n_traces: AtomicU64::new(0),
         failed: AtomicBool::new(false),
         failure: Mutex::new(None),
     };
@@ -110,6 +109,7 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<Exit, CliError> {
     if let Some(error) = comparison.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
+    let n_here = comparison.n_traces.load(Ordering::Relaxed);
     let mut here = SavedRun::new(manifest);
     for (found, met_here) in compared {
         met.add(met_here);
@@ -120,11 +120,23 @@ pub(crate) fn run(arguments: &CompareArguments) -> Result<Exit, CliError> {
         }
     }
     let run = writer.map_or(Ok(here), RunWriter::finish).map_err(run_error)?;
+    if arguments.out.is_some() && run.traces.len() as u64 > n_here {
+        note(&format!(
+            "the run holds {} traces, {} of them not among those named now: they are shown as well",
+            run.traces.len(),
+            run.traces.len() as u64 - n_here
+        ));
+    }
     show(&run, arguments.format, &mut output)?;
     output.finish()?;
     let passed = gate.judge(&run)?;
     let is_incomplete = measure.models.summarizer.note_missing();
     Ok(if is_incomplete || !passed { Exit::Check } else { met.exit(arguments.input.strict) })
+}
+
+/// The metrics, for a message.
+pub(crate) fn metric_names() -> String {
+    metrics().map(|metric| metric.name).collect::<Vec<_>>().join(", ")
 }
 
 /// The form of a run.
@@ -158,13 +170,20 @@ pub(crate) fn show(run: &SavedRun, format: RunFormat, output: &mut Output) -> Re
     }
 }
 
-/// What an error of a run means to a user.
+/// What an error of a run that is only read means to a user.
+pub(crate) fn read_error(error: RunError) -> CliError {
+    CliError::Input(error.to_string())
+}
+
+/// What an error of a run that is written means to a user.
 pub(crate) fn run_error(error: RunError) -> CliError {
     match error {
         RunError::Io { path, source } => CliError::Output { path: Some(path), source },
-        RunError::OtherSettings { .. } | RunError::InUse { .. } | RunError::OtherTrace { .. } => {
-            CliError::Usage(error.to_string())
-        }
+        RunError::OtherSettings { .. }
+        | RunError::InUse { .. }
+        | RunError::OtherTrace { .. }
+        | RunError::NoManifest { .. }
+        | RunError::OtherVersion { .. } => CliError::Usage(error.to_string()),
         _ => CliError::Input(error.to_string()),
     }
 }
@@ -193,6 +212,7 @@ fn manifest(arguments: &CompareArguments, measure: &Measure, choices: &[Choice])
         primary: arguments.primary.clone(),
         probes,
         shard: arguments.shard.map(|shard| (shard.number, shard.of)),
+        finished: true,
     })
 }
 
@@ -237,6 +257,7 @@ struct Comparison<'a> {
     writer: Option<&'a RunWriter>,
     progress: ProgressBar,
     n_rows: AtomicU64,
+    n_traces: AtomicU64,
     failed: AtomicBool,
     failure: Mutex<Option<CliError>>,
 }
@@ -274,6 +295,7 @@ impl Comparison<'_> {
     }
 
     fn trace(&self, trace: &Trace, path: &Path, probed: bool) -> Result<Option<Compared>, CliError> {
+        self.n_traces.fetch_add(1, Ordering::Relaxed);
         let mut runs = self.runs(trace);
         if let Some(writer) = self.writer {
             let n_all = runs.len();
@@ -348,7 +370,10 @@ impl Comparison<'_> {
 
     fn probes(&self, path: &Path, probed: bool) -> Result<Option<(PathBuf, Probes)>, CliError> {
         let Some(probes) = self.arguments.probes.as_deref().filter(|_| probed) else { return Ok(None) };
-        let Some(file) = super::probe::probes_of(probes, path) else { return Ok(None) };
+        let Some(file) = super::probe::probes_of(probes, path) else {
+            note(&format!("{}: there is no file of probes for it", path.display()));
+            return Ok(None);
+        };
         let read = read_probes(&file)?;
         Ok(Some((file, read)))
     }

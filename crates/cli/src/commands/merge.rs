@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use condenser_harness::SavedRun;
 
-use super::compare::{RunFormat, run_error, show};
+use super::compare::{RunFormat, read_error, run_error, show};
 use crate::error::{CliError, Exit};
 use crate::output::Output;
 
@@ -24,7 +24,7 @@ pub(crate) struct MergeArguments {
 pub(crate) fn run(arguments: &MergeArguments) -> Result<Exit, CliError> {
     let mut output = Output::open(None)?;
     let parts = arguments.parts.iter().map(|part| SavedRun::open(part)).collect::<Result<Vec<_>, _>>();
-    let Some(mut run) = SavedRun::merge(parts.map_err(run_error)?).map_err(run_error)? else { return Ok(Exit::Ok) };
+    let Some(mut run) = SavedRun::merge(parts.map_err(read_error)?).map_err(read_error)? else { return Ok(Exit::Ok) };
     run.path.clone_from(&arguments.out);
     if arguments.out.join("manifest.json").exists() {
         return Err(CliError::Usage(format!(

@@ -79,7 +79,11 @@ pub(crate) fn run(arguments: &PairsArguments) -> Result<Exit, CliError> {
     output.finish()?;
     let mut all = met;
     all.add(met_b);
-    Ok(if pairs.pairs.is_empty() { Exit::Check } else { all.exit(false) })
+    // An input that cannot be read says more than that nothing was paired.
+    Ok(match all.exit(false) {
+        Exit::Ok if pairs.pairs.is_empty() => Exit::Check,
+        exit => exit,
+    })
 }
 
 /// The runs of an arm that name a task; the others are counted on standard error.

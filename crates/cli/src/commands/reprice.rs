@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use condenser::Tokens;
 use condenser_harness::{RowKey, SavedRun, charged};
 
-use super::compare::{RunFormat, run_error, show};
+use super::compare::{RunFormat, read_error, show};
 use crate::error::{CliError, Exit};
 use crate::models::profiles;
 use crate::output::Output;
@@ -49,7 +49,7 @@ struct Group {
 }
 
 pub(crate) fn run(arguments: &RepriceArguments) -> Result<Exit, CliError> {
-    let mut run = SavedRun::open(&arguments.run).map_err(run_error)?;
+    let mut run = SavedRun::open(&arguments.run).map_err(read_error)?;
     if let Some(name) = &arguments.profile {
         let profiles = profiles(arguments.profiles.as_deref())?;
         let profile = profiles.get(name).map_err(|error| CliError::Usage(error.to_string()))?;
