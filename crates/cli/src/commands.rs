@@ -13,6 +13,7 @@ pub(crate) mod probe;
 pub(crate) mod profiles;
 pub(crate) mod reprice;
 pub(crate) mod score;
+pub(crate) mod snapshot;
 pub(crate) mod stats;
 pub(crate) mod status;
 pub(crate) mod traces;
