@@ -24,7 +24,8 @@ impl Team {
     /// The same with two recorded sessions, one of them in a folder.
     fn with_fixtures() -> Self {
         let team = Self::new();
-        for (from, to) in [("kvlog-recovery.claude-code.jsonl", "kvlog.jsonl"), ("tally-csv.pi.jsonl", "more/tally.jsonl")]
+        for (from, to) in
+            [("kvlog-recovery.claude-code.jsonl", "kvlog.jsonl"), ("tally-csv.pi.jsonl", "more/tally.jsonl")]
         {
             fs::copy(fixtures().join(from), team.path("traces").join(to)).expect("a copy");
         }
@@ -113,7 +114,8 @@ fn a_check_shows_what_differs_and_what_has_no_counterpart() {
 
     fs::rename(team.path("traces/kvlog.jsonl"), team.path("traces/renamed.jsonl")).unwrap();
     let printed = team.prints(&with(&["--check"]), 1);
-    let end = "1 as stored, 0 differ, 1 missing, 1 without a trace; the same command without --check writes what is new\n";
+    let end =
+        "1 as stored, 0 differ, 1 missing, 1 without a trace; the same command without --check writes what is new\n";
     assert_eq!(
         printed,
         format!("renamed.jsonl.snapshot: missing\nkvlog.jsonl.snapshot: there is no trace for it\n{end}")
@@ -184,7 +186,7 @@ fn a_policy_that_decides_as_recorded_passes() {
     // What a policy did to a session of a log is a recorded condensation of it.
     condenser(&["log", "import", "log.db", "traces/more/chat.jsonl"]);
     fs::remove_file(team.path("traces/more/chat.jsonl")).unwrap();
-    condenser(&["condense", "log.db", "--policy", "recent-events", "--window", "4k"]);
+    condenser(&["condense", "log.db", "--session", "chat.jsonl", "--policy", "recent-events", "--window", "4k"]);
     condenser(&["log", "export", "log.db", "--output", "traces/exported.jsonl"]);
     let printed = team.prints(&["--against", "recent-events", "--window", "4k"], 0);
     assert!(printed.ends_with("recent-events decides as recorded in 1 of 1 condensations\n"), "{printed}");
@@ -193,7 +195,8 @@ fn a_policy_that_decides_as_recorded_passes() {
 #[test]
 fn hostile_content_does_nothing_in_a_snapshot() {
     let team = Team::new();
-    let hostile = "\u{1b}[31mred\u{1b}]8;;http://x\u{7} \u{202e}gnp.exe\u{202c} \u{0}nul \u{200b}<script>alert(1)</script>";
+    let hostile =
+        "\u{1b}[31mred\u{1b}]8;;http://x\u{7} \u{202e}gnp.exe\u{202c} \u{0}nul \u{200b}<script>alert(1)</script>";
     let call = json!([{"id": "c1", "type": "function", "function": {"name": format!("<b>\u{1b}[2J\n== after\n[0] {}", "n".repeat(1 << 20)), "arguments": hostile}}]);
     let lines = [
         json!({"role": "system", "content": hostile}),
@@ -224,7 +227,10 @@ fn what_makes_no_sense_together_is_refused() {
         (&["--policy", "default"], "error: a snapshot is of one policy: name it with --policy\n"),
         (&["--against", "recorded"], "error: `recorded` is a control; a policy is wanted here\n"),
         (&["--against", "none", "--check"], "error: the argument '--against <POLICY>' cannot be used with '--check'"),
-        (&["--recorded", "--policy", "none"], "error: the argument '--recorded' cannot be used with '--policy <POLICY>'"),
+        (
+            &["--recorded", "--policy", "none"],
+            "error: the argument '--recorded' cannot be used with '--policy <POLICY>'",
+        ),
         (&["--content", "some"], "there are kinds, redacted, full, and a number of characters"),
     ] {
         let output = team.snapshot(arguments);

@@ -149,7 +149,7 @@ pub(crate) fn facts(record: &Condensation, before: &View, after: &View) -> Vec<S
 }
 
 pub(crate) fn counts(diff: &ViewDiff, after: &View) -> String {
-    let summary = match diff.came.first().and_then(|id| after.position(id)) {
+    let summary = match diff.came.first().and_then(|came| after.ids().position(|id| id == came)) {
         Some(at) => format!("summary at {at}"),
         None => "no summary".to_owned(),
     };
