@@ -27,13 +27,14 @@ use std::path::{Path, PathBuf};
 use condenser::profile::ModelProfile;
 use condenser::render::Mode;
 use condenser::{Policy, Rules, Summarizer, TokenCounter, Tokens};
-use condenser_harness::{Prepared, Settings, Subject, run_observed};
+use condenser_harness::{Choice, Prepared, Replay, Seen, Settings, Subject, run_observed};
 use condenser_models::Estimate;
 use condenser_policies::Extractive;
 use condenser_traces::{ReadError, Trace, read_path};
 
+use crate::pages::Pages;
+
 pub use difference::{Difference, MAX_BYTES};
-pub use pages::Pages;
 pub use paper::printable;
 pub use recorded::Against;
 
@@ -170,9 +171,23 @@ impl<'a> Setup<'a> {
 
     /// What a policy makes of a trace: each change of the view with its reasons, and the view of the last step.
     pub fn of_policy(&self, trace: &Trace, policy: &dyn Policy) -> String {
+        self.pages(trace, policy.name(), |prepared, see| run_observed(prepared, policy, &self.settings(), see))
+    }
+
+    /// The same of a policy or control. The control `oracle` takes its records back, and has no changes to show.
+    pub fn of_choice(&self, trace: &Trace, choice: &Choice) -> String {
+        self.pages(trace, choice.name(), |prepared, see| choice.replay(prepared, &self.settings(), None, Some(see)))
+    }
+
+    fn pages(
+        &self,
+        trace: &Trace,
+        name: &str,
+        replay: impl FnOnce(&Prepared<'_>, &mut dyn FnMut(&Seen<'_>)) -> Replay,
+    ) -> String {
         let prepared = self.prepare(trace);
-        let mut pages = Pages::new(self, policy.name(), prepared.n_steps());
-        run_observed(&prepared, policy, &self.settings(), &mut |seen| pages.see(seen));
+        let mut pages = Pages::new(self, name, prepared.n_steps());
+        replay(&prepared, &mut |seen| pages.see(seen));
         pages.finish()
     }
 

@@ -27,7 +27,7 @@ const MAX_VIEW_LINES: usize = 2000;
 /// It follows the log of the run. A replay whose records are taken back, as those of the control `oracle` are, is not
 /// for it.
 #[derive(Debug)]
-pub struct Pages<'s> {
+pub(crate) struct Pages<'s> {
     setup: &'s Setup<'s>,
     name: String,
     n_steps: usize,
@@ -40,7 +40,7 @@ pub struct Pages<'s> {
 
 impl<'s> Pages<'s> {
     /// Of the policy or control `name` on a trace of so many steps.
-    pub fn new(setup: &'s Setup<'s>, name: &str, n_steps: usize) -> Self {
+    pub(crate) fn new(setup: &'s Setup<'s>, name: &str, n_steps: usize) -> Self {
         Self {
             setup,
             name: short(name),
@@ -54,7 +54,7 @@ impl<'s> Pages<'s> {
     }
 
     /// The next step.
-    pub fn see(&mut self, seen: &Seen<'_>) {
+    pub(crate) fn see(&mut self, seen: &Seen<'_>) {
         for seq in self.view.n_pushed()..seen.view.n_pushed() {
             let Some(event) = seen.bodies.event(seq) else { continue };
             let EventKind::Condensation(record) = &event.kind else {
@@ -86,7 +86,7 @@ impl<'s> Pages<'s> {
     }
 
     /// The snapshot. Ends with a line feed.
-    pub fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         let mut page = format!(
             "condenser snapshot v1\npolicy {}\n{}\n{} changes in {} steps\n{}",
             self.name,

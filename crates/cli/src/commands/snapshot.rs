@@ -8,14 +8,15 @@ use std::sync::Arc;
 use condenser::Policy;
 use condenser::render::Mode;
 use condenser_harness::canaries::full_tokens;
-use condenser_snapshot::{Difference, PREFIX, Pages, Setup};
+use condenser_harness::{Choice, Control};
+use condenser_snapshot::{Difference, PREFIX, Setup};
 use condenser_traces::{Candidate, Trace};
 use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
 
 use crate::error::{CliError, Exit};
 use crate::input::{InputArguments, Met};
 use crate::output::Output;
-use crate::subjects::{Choice, Measure, MeasureArguments, Policies, replay};
+use crate::subjects::{Measure, MeasureArguments, Policies};
 use crate::terminal::{note, printable};
 use crate::window::{Window, parse_window};
 
@@ -98,7 +99,7 @@ pub(crate) fn run(arguments: &SnapshotArguments) -> Result<Exit, CliError> {
         Some(name) => Work::Against(policies.policy(name)?),
         None if arguments.recorded => Work::Recorded,
         None => match policies.choose(std::slice::from_ref(&arguments.policy))?.as_slice() {
-            [Choice::Oracle] => {
+            [Choice::Control(Control::Oracle)] => {
                 return Err(CliError::Usage("`oracle` decides anew at each step and leaves nothing to pin".into()));
             }
             [choice] => Work::Policy(choice.clone()),
@@ -176,12 +177,7 @@ fn of_candidate(
         let made = |text| Made { name: name.clone(), text, same: 0, different: 0 };
         match work {
             Work::Recorded => setup.of_recorded(trace).map(made),
-            Work::Policy(choice) => {
-                let prepared = setup.prepare(trace);
-                let mut pages = Pages::new(&setup, choice.name(), prepared.n_steps());
-                replay(&prepared, choice, &setup.settings(), None, Some(&mut |seen| pages.see(seen)));
-                Some(made(pages.finish()))
-            }
+            Work::Policy(choice) => Some(made(setup.of_choice(trace, choice))),
             Work::Against(policy) => {
                 let against = setup.against(trace, &**policy);
                 let n = against.same + against.different;
