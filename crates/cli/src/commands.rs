@@ -5,6 +5,8 @@ pub(crate) mod compare;
 pub(crate) mod condense;
 pub(crate) mod convert;
 pub(crate) mod formats;
+#[cfg(feature = "inspect")]
+pub(crate) mod inspect;
 pub(crate) mod log;
 pub(crate) mod merge;
 pub(crate) mod pairs;

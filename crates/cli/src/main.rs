@@ -63,6 +63,9 @@ enum Command {
     View(view::ViewArguments),
     /// Pin what a policy makes of traces, or check what was pinned.
     Snapshot(snapshot::SnapshotArguments),
+    /// Step through a trace under a policy, in the terminal.
+    #[cfg(feature = "inspect")]
+    Inspect(commands::inspect::InspectArguments),
     /// Condense a session of a log, and show what went.
     Condense(condense::CondenseArguments),
     /// Show what a session of a log holds and may hold.
@@ -96,6 +99,8 @@ fn main() -> ExitCode {
         Command::Stats(arguments) => stats::run(&arguments),
         Command::View(arguments) => view::run(&arguments),
         Command::Snapshot(arguments) => snapshot::run(&arguments),
+        #[cfg(feature = "inspect")]
+        Command::Inspect(arguments) => commands::inspect::run(&arguments),
         Command::Condense(arguments) => condense::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Convert(arguments) => convert::run(&arguments),

@@ -2,13 +2,16 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 use similar::{ChangeTag, TextDiff};
 
 use crate::paper::{cut, printable};
 
 /// The largest file that is looked at. No snapshot is as large.
-pub const MAX_BYTES: u64 = 32 << 20;
+pub const MAX_BYTES: u64 = 16 << 20;
+/// After so long what is left is shown as replaced: texts without a common line take time squared.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Lines of a shown difference.
 const MAX_LINES: usize = 80;
 /// Characters of a line of it.
@@ -59,7 +62,7 @@ impl Difference {
 }
 
 fn unified(stored: &str, new: &str) -> String {
-    let diff = TextDiff::from_lines(stored, new);
+    let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(stored, new);
     let mut text = String::new();
     let mut n_lines = 0;
     let mut n_left_out = 0;

@@ -35,6 +35,7 @@ use condenser_traces::{ReadError, Trace, read_path};
 use crate::pages::Pages;
 
 pub use difference::{Difference, MAX_BYTES};
+pub use pages::{change, push};
 pub use paper::printable;
 pub use recorded::Against;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use condenser::event::{Event, EventKind};
-use condenser::render::Rendering;
+use condenser::render::{Mode, Rendering};
 use condenser::request::{Bodies, Sizer};
 use condenser::view::{Pushed, View};
 use condenser::{Condensation, ViewDiff};
@@ -75,13 +75,11 @@ impl<'s> Pages<'s> {
     fn change(&mut self, seen: &Seen<'_>, before: &View, record: &Condensation) {
         self.n_changes += 1;
         let title = format!("change {}, before step {}", self.n_changes, seen.step + 1);
-        let facts = facts(record, before, &self.view);
         if self.n_changes <= MAX_CHANGES {
-            let _ = writeln!(self.changes, "\n== {title}\n{}", facts.join("\n"));
-            let change = Rendering::new(self.setup.mode).change(before, &self.view, seen.bodies);
-            add(&mut self.changes, &changed(&change), MAX_CHANGE_LINES);
+            let text = change(record, before, &self.view, seen.bodies, self.setup.mode, MAX_CHANGE_LINES);
+            let _ = write!(self.changes, "\n== {title}\n{text}");
         } else {
-            let _ = writeln!(self.further, "{title}: {}", facts.join("; "));
+            let _ = writeln!(self.further, "{title}: {}", facts(record, before, &self.view).join("; "));
         }
     }
 
@@ -107,8 +105,24 @@ impl<'s> Pages<'s> {
     }
 }
 
+/// One condensation as a snapshot shows it: why, what it did in numbers, and the entries that are not on both sides
+/// alike, marked `-` and `+`. Bounded by `max_lines`.
+pub fn change(
+    record: &Condensation,
+    before: &View,
+    after: &View,
+    bodies: &(impl Bodies + ?Sized),
+    mode: Mode,
+    max_lines: usize,
+) -> String {
+    let mut text = facts(record, before, after).join("\n");
+    text.push('\n');
+    add(&mut text, &changed(&Rendering::new(mode).change(before, after, bodies)), max_lines);
+    text
+}
+
 /// Pushes the next event of a log. Whether it changed what was shown before.
-pub(crate) fn push(view: &mut View, event: &Event, bodies: &(impl Bodies + ?Sized)) -> bool {
+pub fn push(view: &mut View, event: &Event, bodies: &(impl Bodies + ?Sized)) -> bool {
     let n_pushed = view.n_pushed();
     match view.push(event) {
         Pushed::ReplayNeeded => {
