@@ -96,8 +96,8 @@ impl<'r> Screen<'r> {
             KeyCode::Left | KeyCode::Char('k') => self.go(self.step.saturating_sub(1)),
             KeyCode::Char('g') => self.go(0),
             KeyCode::Char('G') => self.go(last),
-            KeyCode::Char('c') => self.go_to_change((self.step + 1)..=last, false),
-            KeyCode::Char('C') => self.go_to_change(0..=self.step.wrapping_sub(1).min(last), true),
+            KeyCode::Char('c') => self.go_to_change(self.step + 1..last + 1, false),
+            KeyCode::Char('C') => self.go_to_change(0..self.step, true),
             KeyCode::Down => self.scroll_to(self.top.saturating_add(1)),
             KeyCode::Up => self.scroll_to(self.top.saturating_sub(1)),
             KeyCode::PageDown | KeyCode::Char(' ') => self.scroll_to(self.top.saturating_add(self.page())),
@@ -155,11 +155,11 @@ impl<'r> Screen<'r> {
         }
     }
 
-    fn go_to_change(&mut self, steps: std::ops::RangeInclusive<usize>, backwards: bool) {
+    fn go_to_change(&mut self, steps: std::ops::Range<usize>, backwards: bool) {
         let mut changed = steps.filter(|step| self.recording.steps[*step].has_record);
         match if backwards { changed.last() } else { changed.next() } {
-            Some(step) if step != self.step => self.go(step),
-            _ => self.message = Some(format!("no {} change", if backwards { "earlier" } else { "later" })),
+            Some(step) => self.go(step),
+            None => self.message = Some(format!("no {} change", if backwards { "earlier" } else { "later" })),
         }
     }
 
@@ -227,7 +227,7 @@ fn wrapped(line: &str, width: usize) -> Vec<String> {
     let mut row = String::new();
     let mut cells = 0;
     for c in line.chars() {
-        let wide = if c.is_ascii() { 1 } else { Span::raw(c.encode_utf8(&mut [0; 4])).width() };
+        let wide = if c.is_ascii() { 1 } else { Span::raw(&*c.encode_utf8(&mut [0; 4])).width() };
         if cells + wide > width && !row.is_empty() {
             rows.push(std::mem::take(&mut row));
             cells = 0;

@@ -124,7 +124,7 @@ fn a_search_goes_round_and_says_when_there_is_nothing() {
     let trace = fixture("kvlog-recovery.claude-code.jsonl");
     let recording = recording(&trace, "none", 12_000);
     let mut screen = Screen::new(&recording, 20);
-    let mut search = |screen: &mut Screen<'_>, text: &str| {
+    let search = |screen: &mut Screen<'_>, text: &str| {
         screen.key(key('/'));
         text.chars().for_each(|c| screen.key(key(c)));
         screen.key(code(KeyCode::Enter));
@@ -154,7 +154,7 @@ fn no_key_at_no_size_panics_or_shows_what_steers_a_terminal() {
     let call = json!([{"id": "c", "type": "function", "function": {"name": hostile, "arguments": hostile}}]);
     let lines = [
         json!({"role": "system", "content": hostile}),
-        json!({"role": "user", "content": format!("{hostile}{}", "x".repeat(10 << 20))}),
+        json!({"role": "user", "content": format!("{hostile}{}", "x".repeat(1 << 20))}),
         json!({"role": "assistant", "content": hostile, "tool_calls": call}),
         json!({"role": "tool", "tool_call_id": "c", "content": hostile.repeat(100)}),
         json!({"role": "assistant", "content": "done"}),
