@@ -2,6 +2,7 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "helpers of tests fail by panicking")]
 
 use std::io::{Read as _, Write};
+use std::num::NonZeroU16;
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
@@ -27,6 +28,10 @@ fn size(rows: u16, cols: u16) -> PtySize {
     PtySize { rows, cols, pixel_width: 0, pixel_height: 0 }
 }
 
+fn cells(n: u16) -> NonZeroU16 {
+    NonZeroU16::new(n).expect("a size")
+}
+
 impl Session {
     fn start(trace: &Path, arguments: &[&str]) -> Self {
         let pair = native_pty_system().openpty(size(24, 80)).expect("a pseudo-terminal");
@@ -50,7 +55,7 @@ impl Session {
             }
         });
         let writer = pair.master.take_writer().expect("the terminal's input");
-        Self { master: pair.master, child, writer, output, terminal: vt100::Parser::new(24, 80, 0) }
+        Self { master: pair.master, child, writer, output, terminal: vt100::Parser::new(cells(24), cells(80), 0) }
     }
 
     fn contents(&self) -> String {
@@ -127,7 +132,7 @@ fn a_session_in_a_terminal_steps_searches_helps_resizes_and_quits() {
     });
     assert!(!has_colours);
     for (rows, cols) in [(10, 40), (3, 12), (1, 1), (50, 160)] {
-        session.terminal.screen_mut().set_size(rows, cols);
+        session.terminal.screen_mut().set_size(cells(rows), cells(cols));
         session.master.resize(size(rows, cols)).expect("another size");
         // What is drawn next is drawn for the new size.
         session.press("j");
