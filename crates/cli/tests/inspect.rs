@@ -125,7 +125,7 @@ fn a_session_in_a_terminal_steps_searches_helps_resizes_and_quits() {
     session.press("?");
     session.shows("Any key closes this.");
     session.press("x");
-    session.shows("why: tokens");
+    session.until(|screen| !screen.contents().contains("Any key closes this."), "the pane again");
     let has_colours = (0..24).flat_map(|row| (0..80).map(move |column| (row, column))).any(|(row, column)| {
         let cell = session.terminal.screen().cell(row, column);
         cell.is_some_and(|cell| cell.fgcolor() != vt100::Color::Default || cell.bgcolor() != vt100::Color::Default)

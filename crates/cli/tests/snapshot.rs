@@ -186,7 +186,16 @@ fn a_policy_that_decides_as_recorded_passes() {
     // What a policy did to a session of a log is a recorded condensation of it.
     condenser(&["log", "import", "log.db", "traces/more/chat.jsonl"]);
     fs::remove_file(team.path("traces/more/chat.jsonl")).unwrap();
-    condenser(&["condense", "log.db", "--session", "chat.jsonl", "--policy", "recent-events", "--window", "4k"]);
+    condenser(&[
+        "condense",
+        "log.db",
+        "--session",
+        "traces/more/chat.jsonl",
+        "--policy",
+        "recent-events",
+        "--window",
+        "4k",
+    ]);
     condenser(&["log", "export", "log.db", "--output", "traces/exported.jsonl"]);
     let printed = team.prints(&["--against", "recent-events", "--window", "4k"], 0);
     assert!(printed.ends_with("recent-events decides as recorded in 1 of 1 condensations\n"), "{printed}");

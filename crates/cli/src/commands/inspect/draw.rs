@@ -26,7 +26,7 @@ const HELP: [&str; 20] = [
     "        * a record of the policy      ! pinned",
     "Change  why the policy acted before this step, and what it changed:",
     "        - was shown   + is shown now",
-    "Sizes   every request beside what it may hold; ! is over it",
+    "Sizes   every request beside what it may hold; ! over it, * changed before it",
     "",
     "Any key closes this.",
 ];

@@ -20,7 +20,7 @@ const MAX_CHANGE_LINES: usize = 4000;
 /// Characters of each text in a change.
 const PREFIX: usize = 400;
 /// Cells of the bar of a size.
-const BAR: usize = 20;
+const BAR: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pane {
@@ -150,14 +150,14 @@ fn changes(recording: &Recording<'_>, step: usize, shown: &Shown) -> Vec<String>
 fn sizes(recording: &Recording<'_>, now: usize) -> Vec<String> {
     let line = |(step, at): (usize, &super::recording::Step)| {
         format!(
-            "{}{:>5} {:>9} tokens {} {:>9} cached {:>5} entries{}",
+            "{}{}{:>5} {:>9} tokens {}  {:>9} cached {:>5} entries",
             if step == now { '>' } else { ' ' },
+            if at.has_record { '*' } else { ' ' },
             step + 1,
             at.tokens.0,
             bar(at.tokens.0, recording.limit.0, BAR),
             at.cached.0,
             at.n_entries,
-            if at.has_record { "  changed" } else { "" },
         )
     };
     recording.steps.iter().enumerate().map(line).collect()
