@@ -1,5 +1,5 @@
 //! `condenser snapshot`: what is written, what a check says, and what hostile or damaged files do to it.
-#![expect(clippy::expect_used, clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+#![expect(clippy::expect_used, reason = "helpers of tests fail by panicking")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

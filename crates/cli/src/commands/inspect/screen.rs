@@ -157,7 +157,7 @@ impl<'r> Screen<'r> {
 
     fn go_to_change(&mut self, steps: std::ops::Range<usize>, backwards: bool) {
         let mut changed = steps.filter(|step| self.recording.steps[*step].has_record);
-        match if backwards { changed.last() } else { changed.next() } {
+        match if backwards { changed.next_back() } else { changed.next() } {
             Some(step) => self.go(step),
             None => self.message = Some(format!("no {} change", if backwards { "earlier" } else { "later" })),
         }
