@@ -9,7 +9,7 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use condenser_harness::{Choice, Control};
-use ratatui::crossterm::event::{Event, KeyEventKind, read};
+use crossterm::event::{Event, KeyEventKind, read};
 
 use crate::commands::view::read_one;
 use crate::error::{CliError, Exit};

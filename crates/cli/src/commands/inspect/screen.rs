@@ -1,6 +1,6 @@
 //! What the inspector shows and how keys change it. Knows nothing of a terminal.
 
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::text::Span;
 
 use super::panes::Pane;

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use clap::Parser as _;
 use condenser_traces::{Trace, read_path};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use serde_json::json;
 
 use super::recording::Recording;
