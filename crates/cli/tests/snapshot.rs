@@ -169,36 +169,14 @@ fn a_policy_that_decides_differently_than_recorded_is_shown_and_fails() {
 }
 
 #[test]
-fn a_policy_that_decides_as_recorded_passes() {
+fn where_nothing_was_recorded_nothing_differs_and_it_is_said() {
     let team = Team::new();
-    let chat: Vec<String> = (0..30)
-        .map(|n| {
-            let role = if n % 2 == 0 { "user" } else { "assistant" };
-            json!({"role": role, "content": format!("{n}: {}", "words ".repeat(200))}).to_string()
-        })
-        .collect();
-    fs::write(team.path("traces/more/chat.jsonl"), chat.join("\n")).unwrap();
-    let condenser = |arguments: &[&str]| {
-        let done = Command::new(env!("CARGO_BIN_EXE_condenser")).args(arguments).current_dir(team.0.path()).output();
-        let done = done.expect("the command starts");
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    };
-    // What a policy did to a session of a log is a recorded condensation of it.
-    condenser(&["log", "import", "log.db", "traces/more/chat.jsonl"]);
-    fs::remove_file(team.path("traces/more/chat.jsonl")).unwrap();
-    condenser(&[
-        "condense",
-        "log.db",
-        "--session",
-        "traces/more/chat.jsonl",
-        "--policy",
-        "recent-events",
-        "--window",
-        "4k",
-    ]);
-    condenser(&["log", "export", "log.db", "--output", "traces/exported.jsonl"]);
-    let printed = team.prints(&["--against", "recent-events", "--window", "4k"], 0);
-    assert!(printed.ends_with("recent-events decides as recorded in 1 of 1 condensations\n"), "{printed}");
+    fs::copy(fixtures().join("next-run.traj"), team.path("traces/next-run.traj")).expect("a copy");
+    let output = team.snapshot(&["--against", "pi"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "pi decides as recorded in 0 of 0 condensations\n");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "no trace recorded a condensation\n");
+    assert_eq!(team.prints(&["--recorded"], 0), "snapshots: 0 snapshots written, 0 as they were\n");
 }
 
 #[test]
