@@ -34,4 +34,4 @@ pub use replay::{
 pub use row::{Basis, Row, Status, Steps, charged};
 pub use saved::{Manifest, ManifestPolicy, RowKey, RunError, RunWriter, SavedRun, SavedSteps, TraceFacts, UseFact};
 pub use table::{PolicyMeans, lift, means};
-pub use trace::{Prepared, Subject, digest_of};
+pub use trace::{Prepared, Subject, digest_of, without_repeats};
