@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    canaries, compare, condense, convert, formats, log, merge, pairs, policies, probe, profiles, reprice, score, stats,
+    canaries, compare, condense, convert, formats, log, merge, pairs, policies, probe, profiles, report, reprice, score, stats,
     status, traces, view,
 };
 use crate::terminal::note;
@@ -55,6 +55,8 @@ enum Command {
     Reprice(reprice::RepriceArguments),
     /// Say what differences between policies are worth: intervals, wins, the smallest that could have been shown.
     Stats(stats::StatsArguments),
+    /// Write a run as one HTML page: tables, charts, and each trace with its log beside what the model was shown.
+    Report(report::ReportArguments),
     /// Show what the model would have been shown at a step.
     View(view::ViewArguments),
     /// Condense a session of a log, and show what went.
@@ -88,6 +90,7 @@ fn main() -> ExitCode {
         Command::Merge(arguments) => merge::run(&arguments),
         Command::Reprice(arguments) => reprice::run(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
         Command::View(arguments) => view::run(&arguments),
         Command::Condense(arguments) => condense::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
