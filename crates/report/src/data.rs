@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use condenser::policy::Budget;
 use condenser::profile::Prices;
+use condenser::tokens::Tokens;
 use condenser_harness::probes::ProbeKind;
 use condenser_harness::{Basis, Row, RowKey, SavedRun, Status, charged, means};
 use serde_json::{Value, json};
@@ -14,6 +16,8 @@ use crate::text::name;
 /// The most characters of a policy's and a trace's name.
 const MAX_POLICY: usize = 80;
 const MAX_TRACE: usize = 200;
+/// Controls, that no policy is held against as an equal.
+const CONTROLS: [&str; 4] = ["random-masking", "random-forgetting", "forget-all", "oracle"];
 
 /// The numbers by which windows and policies are named in the data.
 #[derive(Debug)]
@@ -43,9 +47,22 @@ impl Names {
         self.windows.iter().position(|it| *it == window)
     }
 
+    /// The policies that stand for no choice that could be made: they draw, know what comes, or keep nothing.
+    fn controls(&self) -> Vec<usize> {
+        let is_control = |name: &str| CONTROLS.contains(&name.split('(').next().unwrap_or(name));
+        let numbers = self.policies.iter().enumerate().filter(|(_, name)| is_control(name));
+        numbers.map(|(number, _)| number).collect()
+    }
+
     pub(crate) fn policy(&self, policy: &str) -> Option<usize> {
         self.policies.iter().position(|it| it == policy)
     }
+}
+
+/// The most that a request may hold.
+fn limit(window: Option<u64>, reserve: u64) -> Option<u64> {
+    let budget = Budget { window: window.map(Tokens), reserve: Tokens(reserve) };
+    budget.limit().map(|limit| limit.0)
 }
 
 /// `950`, `12.3k`, `1.25M`.
@@ -150,6 +167,8 @@ pub(crate) fn data(run: &SavedRun, canaries: &[CanaryLine], names: &Names, missi
         "columns": COLUMNS,
         "windows": names.windows.iter().map(|window| window.map_or("–".to_owned(), tokens)).collect::<Vec<_>>(),
         "policies": names.policies.iter().map(|policy| name(policy, MAX_POLICY)).collect::<Vec<_>>(),
+        "limits": names.windows.iter().map(|window| limit(*window, run.manifest.reserve)).collect::<Vec<_>>(),
+        "controls": names.controls(),
         "traces": traces,
         "rows": rows,
         "means": mean_rows,
