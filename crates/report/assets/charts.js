@@ -41,17 +41,29 @@
     let drawing = none("No policy here has both a cost and evidence.");
     if (all.length) {
       const floor = Math.max(0, Math.floor((Math.min(...all.map((it) => it.kept)) - 0.05) * 10) / 10);
+      // A name that would lie over another one is left to the tip and the table.
+      const [least, most] = d3.extent(all, (it) => it.cost);
+      const place = (it) => [((it.cost - least) / (most - least || 1)) * 512, ((it.kept - floor) / (1 - floor || 1)) * 370];
+      const named = [];
+      for (const it of front) {
+        const [x, y] = place(it);
+        const isFree = named.every((other) => {
+          const [otherX, otherY] = place(other);
+          return Math.abs(otherY - y) > 15 || x - otherX > 7 * Math.min(26, other.name.length) || otherX - x > 7 * Math.min(26, it.name.length);
+        });
+        if (isFree) named.push(it);
+      }
       const title = (it) => `${it.name}\n${cost(it.cost)}\n${share(it.kept)} in view`;
       drawing = drawn(
         {
-          width: 620, height: 400, marginTop: 24, marginRight: 60, marginLeft: 48, marginBottom: 44,
+          width: 620, height: 440, marginTop: 34, marginRight: 60, marginLeft: 48, marginBottom: 44,
           x: { label: `${costLabel} →`, grid: true, nice: true, zero: false, tickFormat: (value) => (unit === "usd" ? d3.format("~r")(+value.toPrecision(6)) : tokens(value)), ticks: 6 },
           y: { label: "↑ in view", grid: true, domain: [floor, 1], tickFormat: (value) => `${Math.round(value * 100)}%` },
           marks: [
             Plot.line(front, { x: "cost", y: "kept", curve: "step-after", stroke: color("accent"), strokeOpacity: 0.6, strokeDasharray: "3,3" }),
             Plot.dot(all.filter((it) => it.isControl), { x: "cost", y: "kept", symbol: "square", r: 3.5, stroke: color("soft"), fill: color("paper") }),
             Plot.dot(all.filter((it) => !it.isControl), { x: "cost", y: "kept", r: 4, fill: (it) => (isFront.has(it) ? color("accent") : color("strong-line")), stroke: color("paper") }),
-            Plot.text(front, { x: "cost", y: "kept", text: (it) => short(it.name, 26), dy: -11, textAnchor: "start", dx: -3, fill: color("ink"), stroke: color("paper"), strokeWidth: 4, clip: false }),
+            Plot.text(named, { x: "cost", y: "kept", text: (it) => short(it.name, 26), dy: -11, textAnchor: "start", dx: -3, fill: color("ink"), stroke: color("paper"), strokeWidth: 4, clip: false }),
             Plot.tip(all, Plot.pointer({ x: "cost", y: "kept", title, fill: color("paper"), stroke: color("strong-line") })),
           ],
         },
@@ -60,7 +72,7 @@
     }
     const legend = [
       { color: color("accent"), shape: "dot", text: "on the front" },
-      { color: color("strong-line"), shape: "dot", text: "another policy is cheaper and keeps as much" },
+      { color: color("strong-line"), shape: "dot", text: "beaten in both by another" },
       { color: color("soft"), text: "control" },
     ];
     report.figure(figure, { title, about, legend, drawing, table });

@@ -178,6 +178,9 @@ pub(crate) fn data(run: &SavedRun, canaries: &[CanaryLine], names: &Names, missi
     })
 }
 
+/// More condensations than this are counted as so many: some policies condense before every step.
+const MAX_ROUND: usize = 10;
+
 /// Answers of one kind after one number of condensations: `[window, policy, kind, round, n, in view, in summary,
 /// recoverable, lost, stale]`.
 fn probes(run: &SavedRun, names: &Names) -> Vec<Value> {
@@ -188,6 +191,7 @@ fn probes(run: &SavedRun, names: &Names) -> Vec<Value> {
             // A record is made before the request of its step.
             let round = |step| saved.steps.records.partition_point(|record| *record <= step);
             let Some(round) = verdict.step.map(round) else { continue };
+            let round = round.min(MAX_ROUND);
             let kind = ProbeKind::ALL.iter().position(|kind| *kind == verdict.kind).unwrap_or_default();
             let key = (names.window(row.window), names.policy(&row.policy), kind, round);
             let cell = cells.entry(key).or_default();

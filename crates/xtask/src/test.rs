@@ -16,7 +16,7 @@ const GROUPS: [Group; 4] = [
     Group { name: "shared", run: |_| recorded() },
     Group { name: "python", run: crate::python::group },
     Group { name: "models", run: |_| crate::models::group() },
-    Group { name: "browser", run: |_| Err("there is no report in this version".into()) },
+    Group { name: "browser", run: crate::browser::group },
 ];
 
 /// Runs the tests. A group in `required` that cannot run is an error.
