@@ -21,8 +21,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    canaries, compare, condense, convert, formats, log, merge, pairs, policies, probe, profiles, report, reprice, score, stats,
-    status, traces, view,
+    canaries, compare, condense, convert, formats, log, merge, pairs, policies, probe, profiles, report, reprice,
+    score, stats, status, traces, view,
 };
 use crate::terminal::note;
 

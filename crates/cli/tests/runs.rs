@@ -92,7 +92,9 @@ fn what_is_half_written_at_the_end_of_a_file_is_made_again() {
     let folder = Folder::new();
     let whole = compare(&["--out", &folder.text("run")]);
     let expected = files(&folder.path("run"));
-    for (name, share) in [("rows.jsonl", 2), ("rows.jsonl", 3), ("steps.jsonl", 1), ("views.jsonl", 1), ("traces.jsonl", 1)] {
+    for (name, share) in
+        [("rows.jsonl", 2), ("rows.jsonl", 3), ("steps.jsonl", 1), ("views.jsonl", 1), ("traces.jsonl", 1)]
+    {
         let path = folder.path("run").join(name);
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() / share - 7]).unwrap();

@@ -31,7 +31,9 @@ pub use replay::{
     Replay, Seen, Settings, run, run_observed, run_oracle, run_oracle_observed, run_recorded, run_recorded_observed,
 };
 pub use row::{Basis, Row, Status, Steps, charged};
-pub use saved::{Manifest, ManifestPolicy, RowKey, RunError, RunWriter, SavedRun, SavedSteps, SavedViews, TraceFacts, UseFact};
+pub use saved::{
+    Manifest, ManifestPolicy, RowKey, RunError, RunWriter, SavedRun, SavedSteps, SavedViews, TraceFacts, UseFact,
+};
 pub use table::{PolicyMeans, lift, means};
 pub use trace::{Prepared, Subject, digest_of, replayed};
 pub use views::{Change, RecordFacts, ViewText, Views};

@@ -46,8 +46,9 @@ fn kept_views_are_what_every_request_showed() {
     for name in ["kvlog-recovery.claude-code.jsonl", "ledger-currencies.openhands.jsonl", "next-run.traj"] {
         let traces = condenser_traces::read_path(&folder.join(name), None).unwrap();
         let events = &traces[0].events;
-        let prepared = Prepared::new(Subject { trace: name, format: "f", task: None, events }, &CharsPer4, Rules::Sound)
-            .keep_views();
+        let prepared =
+            Prepared::new(Subject { trace: name, format: "f", task: None, events }, &CharsPer4, Rules::Sound)
+                .keep_views();
         let settings = Settings {
             window: Some(Tokens(8_000)),
             reserve: Tokens(1_000),
@@ -74,8 +75,7 @@ fn kept_views_are_what_every_request_showed() {
             assert_eq!(views.records.iter().map(|record| record.step).collect::<Vec<_>>(), replay.steps.records);
             n_records += views.records.len();
         };
-        let built: Vec<Box<dyn Policy>> =
-            policies().iter().map(|info| info.build(&Map::new()).unwrap()).collect();
+        let built: Vec<Box<dyn Policy>> = policies().iter().map(|info| info.build(&Map::new()).unwrap()).collect();
         for policy in built.iter().map(|policy| &**policy as &dyn Policy).chain([&ForgetAll as &dyn Policy]) {
             let mut expected = Vec::new();
             let replay = run_observed(&prepared, policy, &settings, &mut |seen| expected.push(shown(seen)));

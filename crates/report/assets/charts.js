@@ -6,6 +6,9 @@
   const none = (text) => element("p", { class: "note", text });
   const text = { fontSize: "12px", fontFamily: "inherit" };
 
+  // As wide as its place, so that letters keep their size on a narrow screen.
+  const widthOf = (place, most) => Math.max(300, Math.min(most, place.clientWidth || most));
+
   const drawn = (options, label) => {
     const drawing = Plot.plot({ ...options, style: { ...text, background: "transparent", color: "currentColor" } });
     const svg = drawing.tagName === "svg" ? drawing : drawing.querySelector("svg");
@@ -41,9 +44,10 @@
     let drawing = none("No policy here has both a cost and evidence.");
     if (all.length) {
       const floor = Math.max(0, Math.floor((Math.min(...all.map((it) => it.kept)) - 0.05) * 10) / 10);
+      const width = widthOf(figure, 620);
       // A name that would lie over another one is left to the tip and the table.
       const [least, most] = d3.extent(all, (it) => it.cost);
-      const place = (it) => [((it.cost - least) / (most - least || 1)) * 512, ((it.kept - floor) / (1 - floor || 1)) * 370];
+      const place = (it) => [((it.cost - least) / (most - least || 1)) * (width - 108), ((it.kept - floor) / (1 - floor || 1)) * 370];
       const named = [];
       for (const it of front) {
         const [x, y] = place(it);
@@ -56,13 +60,14 @@
       const title = (it) => `${it.name}\n${cost(it.cost)}\n${share(it.kept)} in view`;
       drawing = drawn(
         {
-          width: 620, height: 440, marginTop: 34, marginRight: 60, marginLeft: 48, marginBottom: 44,
-          x: { label: `${costLabel} →`, grid: true, nice: true, zero: false, tickFormat: (value) => (unit === "usd" ? d3.format("~r")(+value.toPrecision(6)) : tokens(value)), ticks: 6 },
+          width, height: 440, marginTop: 34, marginRight: 60, marginLeft: 48, marginBottom: 44,
+          x: { label: `${costLabel} →`, grid: true, nice: true, zero: false, tickFormat: (value) => (unit === "usd" ? d3.format("~r")(+value.toPrecision(6)) : tokens(value)), ticks: width / 100 },
           y: { label: "↑ in view", grid: true, domain: [floor, 1], tickFormat: (value) => `${Math.round(value * 100)}%` },
           marks: [
             Plot.line(front, { x: "cost", y: "kept", curve: "step-after", stroke: color("accent"), strokeOpacity: 0.6, strokeDasharray: "3,3" }),
             Plot.dot(all.filter((it) => it.isControl), { x: "cost", y: "kept", symbol: "square", r: 3.5, stroke: color("soft"), fill: color("paper") }),
-            Plot.dot(all.filter((it) => !it.isControl), { x: "cost", y: "kept", r: 4, fill: (it) => (isFront.has(it) ? color("accent") : color("strong-line")), stroke: color("paper") }),
+            Plot.dot(all.filter((it) => !it.isControl && !isFront.has(it)), { x: "cost", y: "kept", r: 4, fill: color("strong-line"), stroke: color("paper") }),
+            Plot.dot(front, { x: "cost", y: "kept", r: 4.5, fill: color("accent"), stroke: color("paper") }),
             Plot.text(named, { x: "cost", y: "kept", text: (it) => short(it.name, 26), dy: -11, textAnchor: "start", dx: -3, fill: color("ink"), stroke: color("paper"), strokeWidth: 4, clip: false }),
             Plot.tip(all, Plot.pointer({ x: "cost", y: "kept", title, fill: color("paper"), stroke: color("strong-line") })),
           ],
@@ -100,11 +105,13 @@
     let drawing = none("Nothing fits the filters.");
     if (rows.length) {
       const stacked = sorted.flatMap((row) => parts.map((part) => ({ name: row.name, part: part.label, value: row[part.key] })));
+      const width = widthOf(figure, 620);
+      const letters = width < 480 ? 17 : 26;
       drawing = drawn(
         {
-          width: 620, height: Math.max(120, 44 + 19 * sorted.length), marginLeft: 176, marginRight: 52, marginTop: 8, marginBottom: 40,
-          x: { label: unit === "usd" ? `US dollars, ${basis} →` : "tokens →", grid: true, tickFormat: unit === "usd" ? "~r" : tokens, ticks: 5 },
-          y: { label: null, domain: sorted.map((row) => row.name), tickFormat: (name) => short(name, 26), tickSize: 0 },
+          width, height: Math.max(120, 44 + 19 * sorted.length), marginLeft: 8 + 6.5 * letters, marginRight: 52, marginTop: 8, marginBottom: 40,
+          x: { label: unit === "usd" ? `US dollars, ${basis} →` : "tokens →", grid: true, tickFormat: unit === "usd" ? "~r" : tokens, ticks: width / 120 },
+          y: { label: null, domain: sorted.map((row) => row.name), tickFormat: (name) => short(name, letters), tickSize: 0 },
           color: { domain: parts.map((part) => part.label), range: parts.map((part) => color(part.color)) },
           marks: [
             Plot.barX(stacked, Plot.stackX({ x: "value", y: "name", fill: "part", insetTop: 1.5, insetBottom: 1.5, order: parts.map((part) => part.label) })),
@@ -128,16 +135,19 @@
     const kinds = [...new Set(cells.map((cell) => cell.kind))];
     const held = (cell) => (cell.view + cell.summary) / cell.n;
     const figure = element("figure", { class: "chart" });
+    const width = widthOf(place, 1240) > 900 ? 600 : widthOf(place, 600);
     const grid = element("div", { class: "pair" });
-    const maxRound = Math.max(1, ...cells.map((cell) => cell.round));
+    const [minRound, lastRound] = d3.extent(cells, (cell) => cell.round);
+    const maxRound = Math.max(minRound + 1, lastRound);
+    const ticks = d3.range(minRound, maxRound + 1, Math.ceil((maxRound - minRound + 1) / 11));
     for (const kind of kinds) {
       const of = cells.filter((cell) => cell.kind === kind && shown.includes(cell.name)).sort((a, b) => a.round - b.round);
       const last = (name) => of.filter((cell) => cell.name === name).at(-1);
       const said = shown.filter(last).map((name) => `${name} ${share(held(last(name)))}`).join(", ");
       const chart = drawn(
         {
-          width: 560, height: 200, marginTop: 26, marginLeft: 44, marginRight: 20, marginBottom: 36,
-          x: { label: `${roundLabel} →`, domain: [Math.min(...cells.map((cell) => cell.round)), maxRound], ticks: d3.range(0, maxRound + 1, Math.ceil((maxRound + 1) / 10)), tickFormat: "d" },
+          width, height: 200, marginTop: 26, marginLeft: 44, marginRight: 20, marginBottom: 36,
+          x: { label: `${roundLabel} →`, domain: [minRound, maxRound], ticks, tickFormat: "d" },
           y: { label: `↑ ${kind.replaceAll("_", " ")}`, domain: [0, 1], grid: true, ticks: 3, tickFormat: (value) => `${Math.round(value * 100)}%` },
           color: { domain: shown, range: shown.map((_, index) => color(lines[index])) },
           marks: [
@@ -180,10 +190,11 @@
     const n = Math.max(1, ...rows.map((row) => row.tokens.length));
     const peak = Math.max(1, ...rows.flatMap((row) => row.tokens));
     const mine = chosen ? points(chosen) : [];
+    const width = widthOf(figure, 1240);
     const drawing = drawn(
       {
-        width: 1240, height: 260, marginLeft: 52, marginRight: 20, marginTop: 24, marginBottom: 38,
-        x: { label: "step →", domain: [1, Math.max(2, n)], tickFormat: "d" },
+        width, height: 260, marginLeft: 52, marginRight: 20, marginTop: 24, marginBottom: 38,
+        x: { label: "step →", domain: [1, Math.max(2, n)], tickFormat: "d", ticks: Math.min(n, width / 80) },
         y: { label: "↑ tokens of the request", grid: true, domain: [0, Math.max(peak, limit && limit < peak * 1.6 ? limit : 0) * 1.05], tickFormat: tokens, ticks: 5 },
         marks: [
           limit && limit < peak * 1.6 ? Plot.ruleY([limit], { stroke: color("forgotten"), strokeDasharray: "4,3" }) : null,
@@ -202,7 +213,7 @@
     svg.append(now);
     svg.addEventListener("click", (event) => {
       const box = svg.getBoundingClientRect();
-      onStep(Math.round(x.invert(((event.clientX - box.left) / box.width) * 1240)) - 1);
+      onStep(Math.round(x.invert(((event.clientX - box.left) / box.width) * width)) - 1);
     });
     const columns = [
       { label: "step", number: true, value: (it) => it.step, show: (it) => String(it.step) },

@@ -162,6 +162,7 @@
         this.recordsTable,
         this.probesPlace,
       );
+      // Charts measure their place, so it is shown before they are drawn.
       body.hidden = false;
       by("detail-empty").hidden = true;
       body.onkeydown = (event) => {

@@ -40,7 +40,10 @@ const fn cost(label: &'static str, basis: &'static str, about: &'static str) -> 
 
 /// The columns, in the order of the command's tables. Those after policy and window.
 pub(crate) const COLUMNS: [Column; 16] = [
-    Column { mean: Some("fired on"), ..column("records", Unit::Fired, "condensations; a dash where the policy never acted") },
+    Column {
+        mean: Some("fired on"),
+        ..column("records", Unit::Fired, "condensations; a dash where the policy never acted")
+    },
     column("peak", Unit::Tokens, "tokens of the largest request"),
     column("input", Unit::Tokens, "tokens of all requests together"),
     column("cached", Unit::Share, "share of the input that the prefix cache held"),

@@ -77,7 +77,9 @@ mod tests {
             assert!(!script.contains("</script") && !script.contains("<!--") && !script.contains('\r'), "{number}");
         }
         for script in &SCRIPTS[2..] {
-            for way in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "fetch("] {
+            for way in
+                ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "fetch("]
+            {
                 assert!(!script.contains(way), "{way}");
             }
         }

@@ -59,7 +59,8 @@ fn read_canaries(path: &Path) -> Result<Vec<CanaryLine>, CliError> {
     let text = std::fs::read_to_string(path).map_err(|error| failed(&error))?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let line = |(number, line): (usize, &str)| {
-        serde_json::from_str(line).map_err(|error| failed(&format!("line {}: not a line of canaries: {error}", number + 1)))
+        serde_json::from_str(line)
+            .map_err(|error| failed(&format!("line {}: not a line of canaries: {error}", number + 1)))
     };
     lines.map(line).collect()
 }
