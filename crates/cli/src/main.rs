@@ -18,6 +18,10 @@ mod window;
 
 use std::process::ExitCode;
 
+/// A replay makes and drops very many small texts, on all threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 use clap::{Parser, Subcommand};
 
 use crate::commands::{

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use condenser::{Policy, Rules, Tokens};
-use condenser_harness::{ForgetAll, Prepared, RandomForgetting, RandomMasking, Replay, Seen, Settings};
-use condenser_policies::{ObservationMasking, PolicyInfo, PolicyKind, RecentEvents, configure, nearest};
+use condenser_harness::{Choice, Control, Settings};
+use condenser_policies::{PolicyInfo, PolicyKind, configure, nearest};
 use serde_json::{Map, Value};
 
 use crate::error::{CliError, toml_error};
@@ -93,75 +93,6 @@ pub(crate) fn parse_tokens(text: &str) -> Result<Tokens, String> {
     }
 }
 
-/// A control, or a policy.
-#[derive(Clone)]
-pub(crate) enum Choice {
-    /// A policy of the registry or of a file.
-    Policy(Arc<dyn Policy>),
-    /// Forgets all it may.
-    ForgetAll,
-    /// Masks at random, as much as another policy removes.
-    RandomMasking,
-    /// Forgets at random, as much as another policy removes.
-    RandomForgetting,
-    /// Knows what comes next, at the sizes of another policy.
-    Oracle,
-    /// Applies the condensations that the trace recorded.
-    Recorded,
-}
-
-impl Choice {
-    pub(crate) fn name(&self) -> &str {
-        match self {
-            Self::Policy(policy) => policy.name(),
-            control => control.control_name(),
-        }
-    }
-
-    /// The name of a control; empty for a policy.
-    pub(crate) fn control_name(&self) -> &'static str {
-        match self {
-            Self::Policy(_) => "",
-            Self::ForgetAll => "forget-all",
-            Self::RandomMasking => "random-masking",
-            Self::RandomForgetting => "random-forgetting",
-            Self::Oracle => "oracle",
-            Self::Recorded => "recorded",
-        }
-    }
-
-    /// The policy whose sizes a control has, where no other is named.
-    pub(crate) fn default_match(&self) -> Option<&'static str> {
-        match self {
-            Self::RandomMasking => Some("observation-masking"),
-            Self::RandomForgetting | Self::Oracle => Some("recent-events"),
-            _ => None,
-        }
-    }
-
-    /// The digest of the settings.
-    pub(crate) fn config_digest(&self) -> Option<String> {
-        match self {
-            Self::Policy(policy) => policy.config_digest(),
-            _ => None,
-        }
-    }
-
-    /// Whether a run of it depends on the seed.
-    pub(crate) fn draws(&self) -> bool {
-        matches!(self, Self::RandomMasking | Self::RandomForgetting)
-    }
-}
-
-/// A control's choice, and what it is.
-pub(crate) const CONTROLS: [(Choice, &str); 5] = [
-    (Choice::RandomMasking, "masks random tool results, as much as observation-masking or --match removes"),
-    (Choice::RandomForgetting, "forgets random events, as much as recent-events or --match removes"),
-    (Choice::ForgetAll, "forgets everything but prompts, the first user message and the newest step"),
-    (Choice::Oracle, "keeps the lines that the next action uses, at the sizes of recent-events or --match"),
-    (Choice::Recorded, "applies the condensations that the trace itself recorded"),
-];
-
 /// The policies that there are: the registry's, and those of a file.
 pub(crate) struct Policies {
     registry: Vec<PolicyInfo>,
@@ -177,7 +108,7 @@ impl Policies {
         let text = std::fs::read_to_string(file).map_err(|error| CliError::Input(format!("{shown}: {error}")))?;
         let table: Map<String, Value> =
             toml::from_str(&text).map_err(|error| CliError::Usage(format!("{shown}: {}", toml_error(&error))))?;
-        let reserved = |name: &&String| name_of_control(name) || ["default", "all"].contains(&name.as_str());
+        let reserved = |name: &&String| Control::named(name).is_some() || ["default", "all"].contains(&name.as_str());
         if let Some(name) = table.keys().find(reserved) {
             return Err(CliError::Usage(format!(
                 "{shown}: `{name}` has a meaning of its own; name the entry otherwise"
@@ -207,10 +138,10 @@ impl Policies {
                 for info in self.registry.iter().filter(is_wanted) {
                     add(Choice::Policy(self.policy(info.name)?));
                 }
-                CONTROLS.iter().for_each(|(choice, _)| add(choice.clone()));
+                Control::ALL.into_iter().map(Choice::Control).for_each(&mut add);
                 self.of_file.iter().filter(|_| name == "all").cloned().map(Choice::Policy).for_each(&mut add);
-            } else if let Some((choice, _)) = CONTROLS.iter().find(|(choice, _)| choice.name() == name) {
-                add(choice.clone());
+            } else if let Some(control) = Control::named(name) {
+                add(Choice::Control(control));
             } else {
                 add(Choice::Policy(self.policy(name)?));
             }
@@ -239,12 +170,13 @@ impl Policies {
     }
 
     fn unknown(&self, name: &str) -> CliError {
-        if name_of_control(name) {
+        if Control::named(name).is_some() {
             return CliError::Usage(format!("`{name}` is a control; a policy is wanted here"));
         }
         let of_file = self.of_file.iter().map(|policy| policy.name());
-        let controls = CONTROLS.iter().map(|(choice, _)| choice.name());
-        let known = self.registry.iter().map(|info| info.name).chain(of_file).chain(controls);
+        let controls = Control::ALL.iter().map(|control| control.name());
+        let registry = self.registry.iter().map(|info| -> &str { info.name });
+        let known = registry.chain(of_file).chain(controls);
         let shown: String = name.chars().take(60).collect();
         CliError::Usage(match nearest(name, known) {
             Some(nearest) => {
@@ -252,44 +184,5 @@ impl Policies {
             }
             None => format!("unknown policy {shown:?}; `condenser policies` lists them"),
         })
-    }
-}
-
-fn name_of_control(name: &str) -> bool {
-    CONTROLS.iter().any(|(choice, _)| choice.name() == name)
-}
-
-/// Replays a trace under a choice. `matched` is what random controls match, where not their default.
-pub(crate) fn replay(
-    prepared: &Prepared<'_>,
-    choice: &Choice,
-    settings: &Settings<'_>,
-    matched: Option<&dyn Policy>,
-    observe: Option<&mut dyn FnMut(&Seen<'_>)>,
-) -> Replay {
-    let other = |default: &dyn Policy| condenser_harness::run(prepared, matched.unwrap_or(default), settings);
-    let seed = settings.seed;
-    let policy: &dyn Policy = match choice {
-        Choice::Recorded => {
-            return match observe {
-                Some(observe) => condenser_harness::run_recorded_observed(prepared, settings, observe),
-                None => condenser_harness::run_recorded(prepared, settings),
-            };
-        }
-        Choice::Oracle => {
-            let matched = other(&RecentEvents::default());
-            return match observe {
-                Some(observe) => condenser_harness::run_oracle_observed(prepared, &matched, settings, observe),
-                None => condenser_harness::run_oracle(prepared, &matched, settings),
-            };
-        }
-        Choice::Policy(policy) => &**policy,
-        Choice::ForgetAll => &ForgetAll,
-        Choice::RandomMasking => &RandomMasking::matching(prepared, &other(&ObservationMasking::default()), seed),
-        Choice::RandomForgetting => &RandomForgetting::matching(prepared, &other(&RecentEvents::default()), seed),
-    };
-    match observe {
-        Some(observe) => condenser_harness::run_observed(prepared, policy, settings, observe),
-        None => condenser_harness::run(prepared, policy, settings),
     }
 }

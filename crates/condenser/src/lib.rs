@@ -69,3 +69,12 @@ pub use request::{Bodies, Request, Shown, Sizer};
 pub use tokens::{TokenCounter, Tokens};
 pub use unread::Unread;
 pub use view::{Diagnostics, Entry, Property, Pushed, Rules, View, ViewDiff};
+
+/// The Rust in these documents compiles and runs.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/EXTENDING.md")]
+    struct Extending;
+}

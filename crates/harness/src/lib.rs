@@ -7,6 +7,7 @@
 //! replays it under one policy and gives a [`Row`].
 
 pub mod canaries;
+mod choice;
 mod controls;
 mod effect;
 mod evidence;
@@ -26,6 +27,7 @@ mod time;
 mod trace;
 mod views;
 
+pub use choice::{Choice, Control};
 pub use controls::{ForgetAll, RandomForgetting, RandomMasking};
 pub use replay::{
     Replay, Seen, Settings, run, run_observed, run_oracle, run_oracle_observed, run_recorded, run_recorded_observed,

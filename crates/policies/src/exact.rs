@@ -8,7 +8,8 @@ use serde_json::{Number, Value};
 
 /// The length of a JavaScript string: UTF-16 code units.
 pub fn utf16_len(text: &str) -> usize {
-    text.chars().map(char::len_utf16).sum()
+    // Every byte but those that go on with a character begins one; four of them are two units.
+    text.bytes().map(|byte| usize::from(byte & 0xc0 != 0x80) + usize::from(byte >= 0xf0)).sum()
 }
 
 /// JavaScript's `text.slice(start, end)` with both bounds from 0; half of a surrogate pair becomes U+FFFD.
@@ -41,6 +42,13 @@ pub fn js_json(value: &Value) -> String {
     let mut out = String::new();
     Printer { colon: ":", comma: ",", is_javascript: true, is_ascii: false }.print(value, &mut out);
     out
+}
+
+/// The length of `JSON.stringify(value)`, without making it.
+pub fn js_json_len(value: &Value) -> usize {
+    let mut length = Length(0);
+    Printer { colon: ":", comma: ",", is_javascript: true, is_ascii: false }.print(value, &mut length);
+    length.0
 }
 
 /// A number as JavaScript prints it: `1e+21`, `1e-7`, `0` for −0.
@@ -131,6 +139,26 @@ fn exponent(digits: &str, exponent: i32, width: usize) -> String {
     format!("{first}{point}{rest}e{sign}{:0width$}", exponent.abs())
 }
 
+/// Where text is printed to.
+trait Out {
+    fn push_str(&mut self, text: &str);
+}
+
+impl Out for String {
+    fn push_str(&mut self, text: &str) {
+        String::push_str(self, text);
+    }
+}
+
+/// Only how long it gets, in UTF-16 code units.
+struct Length(usize);
+
+impl Out for Length {
+    fn push_str(&mut self, text: &str) {
+        self.0 += utf16_len(text);
+    }
+}
+
 struct Printer {
     colon: &'static str,
     comma: &'static str,
@@ -139,7 +167,7 @@ struct Printer {
 }
 
 impl Printer {
-    fn print(&self, value: &Value, out: &mut String) {
+    fn print(&self, value: &Value, out: &mut impl Out) {
         match value {
             Value::Null => out.push_str("null"),
             Value::Bool(true) => out.push_str("true"),
@@ -147,26 +175,26 @@ impl Printer {
             Value::Number(number) => out.push_str(&self.number(number)),
             Value::String(text) => self.string(text, out),
             Value::Array(items) => {
-                out.push('[');
+                out.push_str("[");
                 for (n, item) in items.iter().enumerate() {
                     out.push_str(if n > 0 { self.comma } else { "" });
                     self.print(item, out);
                 }
-                out.push(']');
+                out.push_str("]");
             }
             Value::Object(fields) => {
                 let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
                 if self.is_javascript {
                     fields.sort_by_key(|(key, _)| array_index(key).map_or((1, 0), |index| (0, index)));
                 }
-                out.push('{');
+                out.push_str("{");
                 for (n, (key, value)) in fields.into_iter().enumerate() {
                     out.push_str(if n > 0 { self.comma } else { "" });
                     self.string(key, out);
                     out.push_str(self.colon);
                     self.print(value, out);
                 }
-                out.push('}');
+                out.push_str("}");
             }
         }
     }
@@ -179,9 +207,16 @@ impl Printer {
         }
     }
 
-    fn string(&self, text: &str, out: &mut String) {
-        out.push('"');
-        for c in text.chars() {
+    fn string(&self, text: &str, out: &mut impl Out) {
+        out.push_str("\"");
+        let mut rest = text;
+        // What stays as it is goes out in one piece.
+        while let Some(at) = rest.find(|c: char| matches!(c, '"' | '\\') || c < ' ' || self.is_ascii && c > '~') {
+            let (plain, escaped) = rest.split_at(at);
+            out.push_str(plain);
+            let mut chars = escaped.chars();
+            let c = chars.next().unwrap_or_default();
+            rest = chars.as_str();
             match c {
                 '"' => out.push_str("\\\""),
                 '\\' => out.push_str("\\\\"),
@@ -190,14 +225,14 @@ impl Printer {
                 '\t' => out.push_str("\\t"),
                 '\x08' => out.push_str("\\b"),
                 '\x0c' => out.push_str("\\f"),
-                _ if c < ' ' || self.is_ascii && c > '~' => {
+                _ => {
                     let mut units = [0; 2];
                     c.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
                 }
-                _ => out.push(c),
             }
         }
-        out.push('"');
+        out.push_str(rest);
+        out.push_str("\"");
     }
 }
 
@@ -258,6 +293,7 @@ mod tests {
         let value = Value::from("a\"\\/\u{8}\u{c}\n\r\t\u{1}\u{7f}\u{2028}é😀");
         let plain = "\"a\\\"\\\\/\\b\\f\\n\\r\\t\\u0001\u{7f}\u{2028}é😀\"";
         assert_eq!(js_json(&value), plain);
+        assert_eq!(js_json_len(&value), utf16_len(plain));
         assert_eq!(python_json(&value, PythonJson { unicode: true, ..PythonJson::default() }), plain);
         let ascii = "\"a\\\"\\\\/\\b\\f\\n\\r\\t\\u0001\\u007f\\u2028\\u00e9\\ud83d\\ude00\"";
         assert_eq!(python_json(&value, PythonJson::default()), ascii);
@@ -266,6 +302,7 @@ mod tests {
     #[test]
     fn key_order_is_kept_but_for_indices_in_javascript() {
         let value = json(r#"{"b": [], "10": {}, "a": null, "2": true, "01": 1, "4294967295": 2, "b": [1, 2]}"#);
+        assert_eq!(js_json_len(&value), js_json(&value).len());
         assert_eq!(js_json(&value), r#"{"2":true,"10":{},"b":[1,2],"a":null,"01":1,"4294967295":2}"#);
         let compact = PythonJson { compact: true, ..PythonJson::default() };
         assert_eq!(python_json(&value, compact), r#"{"b":[1,2],"10":{},"a":null,"2":true,"01":1,"4294967295":2}"#);

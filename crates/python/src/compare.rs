@@ -1,65 +1,36 @@
 //! Comparisons of policies on traces.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use condenser::Tokens;
 use condenser::profile::ModelProfile;
-use condenser_harness::{
-    ForgetAll, Prepared, RandomForgetting, RandomMasking, Row, Settings, Subject, charged, run, run_recorded,
-};
-use condenser_policies::{ObservationMasking, RecentEvents};
+use condenser_harness::{Choice, Control, Prepared, Row, Settings, Subject, charged};
 use pyo3::prelude::*;
 use rayon::prelude::*;
 
 use crate::error::{CondenserError, InvalidInput, invalid};
-use crate::policy::{Chosen, policy_arg, summarizer_arg};
+use crate::policy::{Chosen, Raised, policy_arg, summarizer_arg};
 use crate::to_python;
 use crate::tokens::counter;
 use crate::trace::Trace;
 use crate::view::rules_arg;
 
-/// What is run: a policy, or a control.
-enum Choice {
-    Policy(Chosen),
-    ForgetAll,
-    RandomMasking,
-    RandomForgetting,
-    Recorded,
-}
-
-impl Choice {
-    fn of(policy: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Ok(match policy.extract::<String>().as_deref() {
-            Ok("forget-all") => Self::ForgetAll,
-            Ok("random-masking") => Self::RandomMasking,
-            Ok("random-forgetting") => Self::RandomForgetting,
-            Ok("recorded") => Self::Recorded,
-            _ => Self::Policy(policy_arg(policy)?),
-        })
-    }
-
-    fn row(&self, prepared: &Prepared<'_>, settings: &Settings<'_>) -> Row {
-        let seed = settings.seed;
-        match self {
-            Self::Policy(chosen) => run(prepared, &*chosen.policy, settings),
-            Self::ForgetAll => run(prepared, &ForgetAll, settings),
-            Self::RandomMasking => {
-                let matched = run(prepared, &ObservationMasking::default(), settings);
-                run(prepared, &RandomMasking::matching(prepared, &matched, seed), settings)
-            }
-            Self::RandomForgetting => {
-                let matched = run(prepared, &RecentEvents::default(), settings);
-                run(prepared, &RandomForgetting::matching(prepared, &matched, seed), settings)
-            }
-            Self::Recorded => run_recorded(prepared, settings),
+/// What is run, and what its Python code raised.
+fn choice_arg(policy: &Bound<'_, PyAny>) -> PyResult<(Choice, Raised)> {
+    let control = policy.extract::<String>().ok().and_then(|name| Control::named(&name));
+    Ok(match control {
+        Some(control) => (Choice::Control(control), Raised::default()),
+        None => {
+            let Chosen { policy, raised } = policy_arg(policy)?;
+            (Choice::Policy(policy), raised)
         }
-        .row
-    }
-
-    fn draws(&self) -> bool {
-        matches!(self, Self::RandomMasking | Self::RandomForgetting)
-    }
+    })
 }
+
+/// How often a running comparison looks for Ctrl-C.
+const LOOK: Duration = Duration::from_millis(100);
 
 fn profile_arg(name: &str) -> PyResult<ModelProfile> {
     condenser_models::profile(name).map_err(invalid)
@@ -85,7 +56,8 @@ pub(crate) fn compare<'py>(
     seeds: u64,
     jobs: usize,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let choices = policies.iter().map(Choice::of).collect::<PyResult<Vec<_>>>()?;
+    let (choices, raised): (Vec<Choice>, Vec<Raised>) =
+        policies.iter().map(choice_arg).collect::<PyResult<Vec<_>>>()?.into_iter().unzip();
     let summarizer = summarizer_arg(summarizer)?;
     let counter = counter(tokenizer)?;
     let profile = profile_arg(profile)?;
@@ -100,7 +72,8 @@ pub(crate) fn compare<'py>(
         .collect();
     let threads = rayon::ThreadPoolBuilder::new().num_threads(jobs).build();
     let threads = threads.map_err(|error| CondenserError::new_err(error.to_string()))?;
-    let rows: Vec<Row> = py.detach(|| {
+    let is_interrupted = AtomicBool::new(false);
+    let work = || -> Vec<Row> {
         let of_trace = |trace: &Arc<condenser_traces::Trace>| {
             let subject = Subject {
                 trace: &trace.name,
@@ -110,6 +83,9 @@ pub(crate) fn compare<'py>(
             };
             let prepared = Prepared::new(subject, counter, rules);
             let row = |&(window, choice, seed): &(u64, &Choice, u64)| {
+                if is_interrupted.load(Ordering::Relaxed) {
+                    return None;
+                }
                 let settings = Settings {
                     window: Some(Tokens(window)),
                     reserve: Tokens(reserve),
@@ -118,19 +94,37 @@ pub(crate) fn compare<'py>(
                     seed,
                     recall,
                 };
-                choice.row(&prepared, &settings)
+                Some(choice.replay(&prepared, &settings, None, None).row)
             };
-            runs.par_iter().map(row).collect::<Vec<Row>>()
+            runs.par_iter().filter_map(row).collect::<Vec<Row>>()
         };
         threads.install(|| traces.par_iter().map(of_trace).flatten_iter().collect())
-    });
+    };
+    let rows = py.detach(|| until_interrupted(work, &is_interrupted))?;
     summarizer.raised.check()?;
-    for choice in &choices {
-        if let Choice::Policy(chosen) = choice {
-            chosen.raised.check()?;
-        }
-    }
+    raised.iter().try_for_each(Raised::check)?;
     to_python(py, &rows)
+}
+
+/// Does the work on a thread of its own, and looks for Ctrl-C meanwhile. Rows that have begun are still finished then.
+fn until_interrupted<T: Send>(work: impl FnOnce() -> T + Send, is_interrupted: &AtomicBool) -> PyResult<T> {
+    std::thread::scope(|scope| {
+        let (done, is_done) = mpsc::channel();
+        let worker = scope.spawn(move || {
+            let result = work();
+            // Nobody waits any more after an interruption.
+            let _ = done.send(());
+            result
+        });
+        let mut interruption = Ok(());
+        while interruption.is_ok() && is_done.recv_timeout(LOOK) == Err(mpsc::RecvTimeoutError::Timeout) {
+            interruption = Python::attach(|py| py.check_signals());
+            is_interrupted.store(interruption.is_err(), Ordering::Relaxed);
+        }
+        let result = worker.join();
+        interruption?;
+        result.map_err(|_| CondenserError::new_err("the comparison came to an unexpected end"))
+    })
 }
 
 /// Means over the traces of each policy, from rows; costs on the bases `uncached`, `discount` and `tiered`.

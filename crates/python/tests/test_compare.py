@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import threading
 
@@ -93,6 +95,40 @@ def test_an_exception_of_a_summarizer_ends_the_comparison():
 
     with pytest.raises(RuntimeError, match="a slip of the summarizer"):
         compare(TRACES, ["llm-summarizing"], summarizer=summarizer, **QUICK)
+
+
+def test_an_interrupt_ends_a_comparison_before_its_next_rows():
+    heard = threading.Event()
+
+    class Interrupting:
+        name = "interrupting"
+        n_rows = 0
+        length = sys.maxsize
+
+        def requirement(self, state):
+            # A view only grows here, until the next row begins.
+            self.n_rows += len(state) < self.length
+            self.length = len(state)
+            if not heard.is_set():
+                os.kill(os.getpid(), signal.SIGINT)
+                heard.wait(60)
+            return None
+
+        def plan(self, state, tried):
+            raise condenser.NoPlan
+
+    def hear(*_):
+        heard.set()
+        raise KeyboardInterrupt
+
+    policy = Interrupting()
+    before = signal.signal(signal.SIGINT, hear)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            compare(TRACES / "tally-csv.pi.jsonl", [policy], window=range(1_000, 1_050), tokenizer="chars/4", jobs=1)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert heard.is_set() and policy.n_rows < 25
 
 
 def test_what_cannot_be_compared_is_refused():

@@ -6,7 +6,7 @@ use condenser::policy::Budget;
 use condenser::profile::Prices;
 use condenser::tokens::Tokens;
 use condenser_harness::probes::ProbeKind;
-use condenser_harness::{Basis, Row, RowKey, SavedRun, Status, charged, means};
+use condenser_harness::{Basis, Control, Row, RowKey, SavedRun, Status, charged, means};
 use serde_json::{Value, json};
 
 use crate::CanaryLine;
@@ -16,8 +16,6 @@ use crate::text::name;
 /// The most characters of a policy's and a trace's name.
 const MAX_POLICY: usize = 80;
 const MAX_TRACE: usize = 200;
-/// Controls, that no policy is held against as an equal.
-const CONTROLS: [&str; 4] = ["random-masking", "random-forgetting", "forget-all", "oracle"];
 
 /// The numbers by which windows and policies are named in the data.
 #[derive(Debug)]
@@ -47,9 +45,9 @@ impl Names {
         self.windows.iter().position(|it| *it == window)
     }
 
-    /// The policies that stand for no choice that could be made: they draw, know what comes, or keep nothing.
+    /// The controls. No policy is held against them as an equal.
     fn controls(&self) -> Vec<usize> {
-        let is_control = |name: &str| CONTROLS.contains(&name.split('(').next().unwrap_or(name));
+        let is_control = |name: &str| Control::named(name.split('(').next().unwrap_or(name)).is_some();
         let numbers = self.policies.iter().enumerate().filter(|(_, name)| is_control(name));
         numbers.map(|(number, _)| number).collect()
     }

@@ -53,7 +53,8 @@ enum Command {
         /// Names of scenarios [default: all].
         scenarios: Vec<String>,
     },
-    /// Run a proof that is too heavy for every change: requests, policies, kill, memory, sqlx, sdk, cache, tokens, harness.
+    /// Run a proof that is too heavy for every change: requests, policies, kill, memory, sqlx, sdk, cache, tokens, harness,
+    /// mutants.
     Prove {
         /// Which one.
         name: String,

@@ -3,6 +3,7 @@
 mod cache;
 mod harness;
 mod log_memory;
+mod mutants;
 mod policies;
 mod tokens;
 
@@ -36,8 +37,10 @@ pub(crate) fn command(name: &str, paths: &[PathBuf]) -> anyhow::Result<bool> {
         "cache" => cache::command(),
         "tokens" => tokens::command(),
         "harness" => harness::command(paths),
+        "mutants" => mutants::command(),
         _ => bail!(
-            "unknown proof {name:?}; there are: requests, policies, kill, memory, sqlx, sdk, cache, tokens, harness"
+            "unknown proof {name:?}; there are: requests, policies, kill, memory, sqlx, sdk, cache, tokens, harness, \
+             mutants"
         ),
     }
 }

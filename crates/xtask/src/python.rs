@@ -137,6 +137,8 @@ fn test(python: &Path, sdk: Option<&Path>) -> anyhow::Result<bool> {
             run(sdk.pip().args(["--no-deps", "--force-reinstall"]).arg(&wheel), "installing the wheel")?;
             is_ok &=
                 passes(sdk.python().args(["-m", "pytest", "tests/openhands"]), "the tests with the OpenHands SDK")?;
+            let types = ["-m", "mypy", "python/condenser/openhands.py"];
+            is_ok &= passes(sdk.python().args(types), "types of the module for the SDK")?;
         }
         None => println!(
             "python: the tests with the OpenHands SDK were left out; they need Python {}.{} or newer",

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use condenser_harness::canaries::{
     CanaryCell, CanaryKind, Planting, Survival, add_cells, first_under_half, full_tokens, plant,
 };
-use condenser_harness::{Prepared, Row, Subject};
+use condenser_harness::{Choice, Prepared, Row, Subject};
 use condenser_traces::Trace;
 use rayon::prelude::*;
 
 use crate::error::{CliError, Exit};
 use crate::input::InputArguments;
 use crate::output::{Output, OutputFormat};
-use crate::subjects::{Choice, Measure, MeasureArguments, Policies, replay};
+use crate::subjects::{Measure, MeasureArguments, Policies};
 use crate::table::table;
 use crate::terminal::note;
 use crate::window::{Window, parse_window};
@@ -135,7 +135,7 @@ fn on_trace(
             (settings.window, settings.reserve) = (Some(tokens), reserve);
             let of_choice = |choice: &Choice| {
                 let mut survival = Survival::new(&prepared, &planted.canaries, arguments.rounds);
-                let row = replay(&prepared, choice, &settings, None, Some(&mut |seen| survival.see(seen))).row;
+                let row = choice.replay(&prepared, &settings, None, Some(&mut |seen| survival.see(seen))).row;
                 let cells = survival.cells().into_iter().filter(|cell| cell.n > 0);
                 cells.map(|cell| line(&row, tokens.0, cell)).collect::<Vec<_>>()
             };

@@ -9,8 +9,8 @@ use condenser::{Policy, Tokens};
 use condenser_harness::probes::{Probes, Probing, Verdict};
 use condenser_harness::statistics::{metric, metrics};
 use condenser_harness::{
-    Manifest, ManifestPolicy, Prepared, Replay, Row, RowKey, RunError, RunWriter, SavedRun, SavedSteps, Subject,
-    TraceFacts, digest_of,
+    Choice, Control, Manifest, ManifestPolicy, Prepared, Replay, Row, RowKey, RunError, RunWriter, SavedRun,
+    SavedSteps, Subject, TraceFacts, digest_of,
 };
 use condenser_traces::{Candidate, Trace};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -22,7 +22,7 @@ use crate::gate::{Gate, GateArguments};
 use crate::input::{InputArguments, Met};
 use crate::output::Output;
 use crate::shard::{Shard, parse_shard};
-use crate::subjects::{Choice, Measure, MeasureArguments, Policies, parse_tokens, replay};
+use crate::subjects::{Measure, MeasureArguments, Policies, parse_tokens};
 use crate::table::{markdown, table};
 use crate::tables::tables;
 use crate::terminal::note;
@@ -218,7 +218,7 @@ fn manifest(arguments: &CompareArguments, measure: &Measure, choices: &[Choice])
 
 /// The name that a row of a choice has.
 fn row_name(choice: &Choice, arguments: &CompareArguments) -> String {
-    match (choice.default_match(), &arguments.matched) {
+    match (choice.control().and_then(Control::default_match), &arguments.matched) {
         (Some(default), Some(matched)) if matched != default => format!("{}({matched})", choice.name()),
         _ => choice.name().to_owned(),
     }
@@ -391,11 +391,11 @@ impl Comparison<'_> {
     ) -> Result<(Replay, Vec<Verdict>), CliError> {
         let settings = self.measure.settings(window, seed);
         let Some((file, probes)) = probes else {
-            return Ok((replay(prepared, choice, &settings, self.matched, None), Vec::new()));
+            return Ok((choice.replay(prepared, &settings, self.matched, None), Vec::new()));
         };
         let probing = Probing::new(prepared, probes);
         let mut probing = probing.map_err(|error| CliError::Input(format!("{}: {error}", file.display())))?;
-        let replay = replay(prepared, choice, &settings, self.matched, Some(&mut |seen| probing.see(seen)));
+        let replay = choice.replay(prepared, &settings, self.matched, Some(&mut |seen| probing.see(seen)));
         Ok((replay, probing.verdicts()))
     }
 }

@@ -1,11 +1,12 @@
 //! `condenser policies`: what can be compared, and what can be set.
 
+use condenser_harness::Control;
 use condenser_policies::{PolicyInfo, PolicyKind};
 use serde_json::{Value, json};
 
 use crate::error::{CliError, Exit};
 use crate::output::{Output, OutputFormat};
-use crate::subjects::{CONTROLS, Policies};
+use crate::subjects::Policies;
 use crate::table::table;
 
 #[derive(clap::Args, Debug)]
@@ -60,10 +61,10 @@ fn list(policies: &Policies, format: OutputFormat) -> Result<Exit, CliError> {
         .registry()
         .iter()
         .map(|info| Line { policy: info.name, kind: kind(info.kind), description: info.description })
-        .chain(CONTROLS.iter().map(|(choice, description)| Line {
-            policy: choice.control_name(),
+        .chain(Control::ALL.into_iter().map(|control| Line {
+            policy: control.name(),
             kind: "control",
-            description,
+            description: control.what(),
         }))
         .collect();
     match format {

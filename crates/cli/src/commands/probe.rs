@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use condenser::{Summarizer, Tokens};
 use condenser_harness::canaries::full_tokens;
 use condenser_harness::probes::{Answer, Panel, ProbeKind, ProbeRow, Probes, Probing, Stale, Verdict};
-use condenser_harness::{Prepared, Row, Seen, Status, Subject};
+use condenser_harness::{Choice, Prepared, Row, Seen, Status, Subject};
 use condenser_traces::Trace;
 
 use super::score::read_probes;
@@ -13,7 +13,7 @@ use crate::error::{CliError, Exit};
 use crate::input::InputArguments;
 use crate::models;
 use crate::output::{Output, OutputFormat};
-use crate::subjects::{Choice, Measure, MeasureArguments, Policies, replay};
+use crate::subjects::{Measure, MeasureArguments, Policies};
 use crate::table::table;
 use crate::terminal::note;
 use crate::window::{Window, parse_window};
@@ -178,7 +178,7 @@ fn on_trace(
                 probing.see(seen);
                 probing.at(seen.step).for_each(|probe| answers.extend(panel.ask(probe, seen)));
             };
-            let row = replay(&prepared, choice, &settings, None, Some(&mut observe)).row;
+            let row = choice.replay(&prepared, &settings, None, Some(&mut observe)).row;
             found.rows.extend(probing.verdicts().into_iter().map(|verdict| probe_row(&row, verdict)));
             if !answers.is_empty() {
                 found.answers.push((row, answers));

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use condenser::request::{Api, Body, Part, Request, Speaker};
 use condenser::{Tokens, View};
-use condenser_harness::{Prepared, Seen, Subject};
+use condenser_harness::{Choice, Prepared, Seen, Subject};
 use condenser_traces::{Trace, read_path};
 use serde_json::{Value, json};
 
 use crate::error::{CliError, Exit, chain};
 use crate::output::Output;
-use crate::subjects::{Choice, MeasureArguments, Policies, parse_tokens, replay};
+use crate::subjects::{MeasureArguments, Policies, parse_tokens};
 use crate::terminal::{note, printable, printable_lines};
 
 #[derive(clap::Args, Debug)]
@@ -75,9 +75,8 @@ pub(crate) fn run(arguments: &ViewArguments) -> Result<Exit, CliError> {
     if let Some([from, to]) = arguments.diff.as_deref() {
         let (from, to) = (exists(*from)?, exists(*to)?);
         let mut views = [None, None];
-        replay(
+        choice.replay(
             &prepared,
-            &choice,
             &settings,
             None,
             Some(&mut |seen| {
@@ -93,9 +92,8 @@ pub(crate) fn run(arguments: &ViewArguments) -> Result<Exit, CliError> {
     }
     let step = exists(arguments.step.unwrap_or(n_steps))?;
     let mut shown = None;
-    replay(
+    choice.replay(
         &prepared,
-        &choice,
         &settings,
         None,
         Some(&mut |seen| {

@@ -19,7 +19,7 @@ pub use sidecar::{Sidecar, fingerprint};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::exact::{js_json, utf16_len};
+use crate::exact::js_json_len;
 
 /// All constants.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -84,15 +84,10 @@ impl Default for Settings {
     }
 }
 
-/// The length of a value's JSON.
-pub(crate) fn json_len(value: &Value) -> usize {
-    utf16_len(&js_json(value))
-}
-
 impl Settings {
     /// The size of a message: its whole JSON.
     pub fn tokens(&self, message: &Value) -> u64 {
-        (json_len(message) as u64).div_ceil(self.characters_per_token.max(1)).max(1)
+        (js_json_len(message) as u64).div_ceil(self.characters_per_token.max(1)).max(1)
     }
 
     /// The size of all.

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::exact::{js_json, utf16_len, utf16_slice};
+use crate::exact::{js_json, js_json_len, utf16_len, utf16_slice};
 
 /// Which of the two published generations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -326,9 +326,7 @@ pub fn estimate(message: &Value, pi: &Pi) -> u64 {
         "assistant" => {
             let part = |block: &Value| match block["type"].as_str() {
                 Some("thinking") => block["thinking"].as_str().map_or(0, utf16_len),
-                Some("toolCall") => {
-                    block["name"].as_str().map_or(0, utf16_len) + utf16_len(&js_json(&block["arguments"]))
-                }
+                Some("toolCall") => block["name"].as_str().map_or(0, utf16_len) + js_json_len(&block["arguments"]),
                 _ => 0,
             };
             content(0) + blocks(message).iter().map(part).sum::<usize>() as u64

@@ -60,8 +60,11 @@ fn stored(event: &Event, has_task: &mut bool) -> Entry {
 
 /// The content of an event: text where it is one text, else blocks.
 fn content(event: &Event) -> Value {
-    let blocks = blocks(&event.kind);
-    match blocks.as_slice() {
+    content_of(&blocks(&event.kind))
+}
+
+fn content_of(blocks: &[&ContentBlock]) -> Value {
+    match blocks {
         [] => json!(""),
         [ContentBlock::Text { text, .. }] => json!(text),
         blocks => blocks
@@ -72,6 +75,14 @@ fn content(event: &Event) -> Value {
                 _ => json!({"type": "other"}),
             })
             .collect(),
+    }
+}
+
+/// Whether this is [`content_of`] the blocks, which for a single text is not copied.
+fn is_content(content: &Value, blocks: &[&ContentBlock]) -> bool {
+    match (content, blocks) {
+        (Value::String(content), [ContentBlock::Text { text, .. }]) => content == text,
+        _ => *content == content_of(blocks),
     }
 }
 
@@ -86,23 +97,25 @@ fn blocks(kind: &EventKind) -> Vec<&ContentBlock> {
     first.iter().chain(second).collect()
 }
 
-/// What sending these entries, of those that were stored, changes in the view.
-pub(super) fn edit(state: &State<'_>, stored: &[(usize, Entry)], sent: &[(usize, Entry)]) -> Edit {
+/// What sending these entries, of those that stand at `places`, changes in the view.
+pub(super) fn edit(state: &State<'_>, places: &[usize], sent: &[(usize, Entry)]) -> Edit {
     let mut edit = Edit::default();
     let mut sent = sent.iter().peekable();
-    for (at, before) in stored {
+    for at in places {
         let Some(entry) = state.view.get(*at) else { continue };
         let Some((_, after)) = sent.next_if(|(sent, _)| sent == at) else {
             edit.forget.insert(entry.id().clone());
             continue;
         };
-        let (before, after) = (before.get("content"), after.get("content"));
-        let Some(after) = after.filter(|_| before != after) else { continue };
-        let Some(event) = state.event(*at) else { continue };
+        let (Some(event), Some(after)) = (state.event(*at), after.get("content")) else { continue };
+        let blocks = blocks(&event.kind);
+        if is_content(after, &blocks) {
+            continue;
+        }
         let op = match after {
             Value::String(text) if text.is_empty() => RewriteOp::Replace { content: Vec::new() },
             Value::String(text) => RewriteOp::Clear { text: text.clone() },
-            after => RewriteOp::Replace { content: replaced(&blocks(&event.kind), after) },
+            after => RewriteOp::Replace { content: replaced(&blocks, after) },
         };
         if entry.rewrite().is_none_or(|(rewrite, _)| rewrite.op != op) {
             edit.rewrites.insert(entry.id().clone(), op.into());

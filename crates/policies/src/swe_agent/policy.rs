@@ -33,8 +33,7 @@ impl SweAgent {
     }
 
     fn edit(&self, state: &State<'_>) -> Result<Edit, ProcessError> {
-        let stored = adapter::history(state);
-        let (places, history): (Vec<usize>, Vec<Entry>) = stored.iter().cloned().unzip();
+        let (places, history): (Vec<usize>, Vec<Entry>) = adapter::history(state).into_iter().unzip();
         let placed = |sent: Vec<Entry>| places.iter().copied().zip(sent).collect();
         let sent: Vec<(usize, Entry)> = match &self.processor {
             Processor::LastN(tagger, last_n) => placed(last_n.process(tagger.process(history))?),
@@ -43,7 +42,7 @@ impl SweAgent {
                 windows.process(history).into_iter().filter_map(|(at, entry)| Some((*places.get(at)?, entry))).collect()
             }
         };
-        Ok(adapter::edit(state, &stored, &sent))
+        Ok(adapter::edit(state, &places, &sent))
     }
 }
 

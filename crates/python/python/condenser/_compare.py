@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-CONTROLS = ("random-masking", "random-forgetting", "forget-all", "recorded")
+CONTROLS = ("random-masking", "random-forgetting", "forget-all", "oracle", "recorded")
 """Yardsticks that `compare` takes beside policies."""
 
 
@@ -150,7 +150,7 @@ def compare(
     have cost, not whether it would still have solved its task.
 
     `traces` are traces or paths. `policies` are names, `Policy` objects, objects of your own (see `PolicyLike`), and
-    the controls `random-masking`, `random-forgetting`, `forget-all` and `recorded`; two of one name are refused.
+    the controls `random-masking`, `random-forgetting`, `forget-all`, `oracle` and `recorded`; two of one name are refused.
     Numbers are tokens. `seeds` is how many seeds random controls run under, `jobs` how many threads work; 0 is all
     processors. An exception of a policy or summarizer written in Python ends the comparison.
     """

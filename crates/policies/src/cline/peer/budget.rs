@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Settings, is_assistant, is_user, json_len};
+use super::{Settings, is_assistant, is_user};
+use crate::exact::js_json_len;
 
 /// Why it compacts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,7 +77,7 @@ pub fn max_input(model: ModelInfo, settings: &Settings) -> f64 {
 /// The size of a request by its whole JSON.
 pub fn request_tokens(system: &str, messages: &[Value], tools: &Value, settings: &Settings) -> u64 {
     let request = json!({"systemPrompt": system, "messages": messages, "tools": tools});
-    (json_len(&request) as u64).div_ceil(settings.characters_per_token.max(1)).max(1)
+    (js_json_len(&request) as u64).div_ceil(settings.characters_per_token.max(1)).max(1)
 }
 
 /// The sizes of a compaction; `None` where there is no reason for one. `request` is the size of the whole request.

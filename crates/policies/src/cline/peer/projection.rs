@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Settings, blocks, is_kind, is_results, is_user, json_len};
-use crate::exact::{utf16_len, utf16_slice};
+use super::{Settings, blocks, is_kind, is_results, is_user};
+use crate::exact::{js_json_len, utf16_len, utf16_slice};
 
 /// What the messages are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -162,9 +162,9 @@ impl Projector<'_> {
             let before = std::mem::take(content);
             let (n, mut places) = (before.len(), Vec::new());
             for (block, place) in before.into_iter().zip(&item.blocks) {
-                let from = json_len(&block);
+                let from = js_json_len(&block);
                 let block = left(self, item.at, block);
-                let to = block.as_ref().map_or(0, json_len);
+                let to = block.as_ref().map_or(0, js_json_len);
                 if to < from {
                     let (kind, reason) = ("dropped_block", "unsafe_to_truncate");
                     self.actions.push(Action { kind, reason, message: item.at, block: Some(*place), from, to });
@@ -177,7 +177,7 @@ impl Projector<'_> {
             item.blocks = places;
             let stays = n == 0 || !content.is_empty();
             if !stays {
-                let (kind, reason, from) = ("dropped_message", "over_budget", json_len(&item.message));
+                let (kind, reason, from) = ("dropped_message", "over_budget", js_json_len(&item.message));
                 self.actions.push(Action { kind, reason, message: item.at, block: None, from, to: 0 });
             }
             stays
@@ -213,12 +213,12 @@ impl Projector<'_> {
             if self.is_protected(item.at) || !has_text(&item.message) {
                 continue;
             }
-            let from = json_len(&item.message);
+            let from = js_json_len(&item.message);
             let ratio = (from as f64 / self.settings.tokens(&item.message).max(1) as f64).max(1.0);
             let most =
                 ((target as f64 * ratio / count.max(1) as f64).floor() as usize).max(self.settings.least_characters);
             let message = truncated(&item.message, most, self.settings.least_characters);
-            let (kind, reason, to) = ("truncated_text", "over_budget", json_len(&message));
+            let (kind, reason, to) = ("truncated_text", "over_budget", js_json_len(&message));
             self.actions.push(Action { kind, reason, message: item.at, block: None, from, to });
             self.items[index].message = message;
         }
@@ -228,7 +228,7 @@ impl Projector<'_> {
         let mut index = 0;
         while index < self.items.len() && self.total() > target {
             let item = &self.items[index];
-            let from = json_len(&item.message);
+            let from = js_json_len(&item.message);
             if Some(item.at) == self.first_typed || Some(item.at) == self.latest_typed {
                 let (kind, reason) = ("preserved", "protected_live_tail");
                 self.actions.push(Action { kind, reason, message: item.at, block: None, from, to: from });
@@ -249,7 +249,7 @@ impl Projector<'_> {
                 let item = &self.items[member];
                 let is_pair = closure.len() > 1 || !tool_ids(&item.message).is_empty();
                 let reason = if is_pair { "tool_pair_boundary" } else { "over_budget" };
-                let from = json_len(&item.message);
+                let from = js_json_len(&item.message);
                 self.actions.push(Action {
                     kind: "dropped_message",
                     reason,

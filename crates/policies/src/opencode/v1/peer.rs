@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::super::{estimate, tokens};
-use crate::exact::{js_json, js_trim, utf16_len, utf16_slice};
+use crate::exact::{js_json_len, js_trim, utf16_len, utf16_slice};
 
 /// When to act, and what stays.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -353,7 +353,7 @@ impl Sizes {
         let (mut length, mut n) = (0, 0);
         for message in messages {
             let sent = lower(std::slice::from_ref(message), Lowering::default());
-            length += sent.iter().map(|message| utf16_len(&js_json(message))).sum::<usize>();
+            length += sent.iter().map(js_json_len).sum::<usize>();
             n += sent.len();
             before.push((length, n));
         }
