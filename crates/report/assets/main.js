@@ -98,7 +98,7 @@
       return mine.length;
     };
     const n = draw(data.probes, { title: "Probes", roundLabel: "condensations before", hasStale: true, about: "Questions with known answers: the share that the request still answered, in view or in a summary, by how many condensations had gone before (10: ten or more)." })
-      + draw(data.canaries, { title: "Planted values", roundLabel: "round", hasStale: false, about: "Values nobody can guess, planted early: the share that the request still held after each round of condensation." });
+      + draw(data.canaries, { title: "Planted values", roundLabel: "round", hasStale: true, about: "Values nobody can guess, planted early: the share that the request still held after each round of condensation." });
     if (data.probes.length || data.canaries.length) {
       if (!n) place.append(element("p", { class: "note", text: "No policy fits the filter." }));
       return;

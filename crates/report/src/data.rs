@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use condenser::policy::Budget;
 use condenser::profile::Prices;
 use condenser::tokens::Tokens;
-use condenser_harness::probes::ProbeKind;
 use condenser_harness::{Basis, Control, Row, RowKey, SavedRun, Status, charged, means};
 use serde_json::{Value, json};
 
@@ -177,46 +176,51 @@ pub(crate) fn data(run: &SavedRun, canaries: &[CanaryLine], names: &Names, missi
 }
 
 /// More condensations than this are counted as so many: some policies condense before every step.
-const MAX_ROUND: usize = 10;
+const MAX_ROUND: u64 = 10;
+/// More kinds of planted values than this are none that this program planted.
+const MAX_KINDS: usize = 50;
 
-/// Answers of one kind after one number of condensations: `[window, policy, kind, round, n, in view, in summary,
-/// recoverable, lost, stale]`.
+/// By window, policy, kind and round: how many there are, in view, in a summary, recoverable and lost, and how many are
+/// stale.
+type Cells<'k> = BTreeMap<(Option<usize>, Option<usize>, &'k str, u64), [u64; 6]>;
+
+fn cells(cells: &Cells<'_>) -> Vec<Value> {
+    let cell = |(&(window, policy, kind, round), counts): (&(_, _, &str, _), &[u64; 6])| {
+        let mut cell = vec![json!(window), json!(policy), json!(name(kind, 40)), json!(round)];
+        cell.extend(counts.map(|count| json!(count)));
+        Value::Array(cell)
+    };
+    cells.iter().map(cell).collect()
+}
+
+/// Answers of one kind after one number of condensations.
 fn probes(run: &SavedRun, names: &Names) -> Vec<Value> {
-    let mut cells: BTreeMap<(Option<usize>, Option<usize>, usize, usize), [u64; 6]> = BTreeMap::new();
+    let mut found = Cells::new();
     for row in &run.rows {
         let Some(saved) = run.steps.get(&RowKey::of(row)) else { continue };
         for verdict in &saved.probes {
+            let Some(step) = verdict.step else { continue };
             // A record is made before the request of its step.
-            let round = |step| saved.steps.records.partition_point(|record| *record <= step);
-            let Some(round) = verdict.step.map(round) else { continue };
-            let round = round.min(MAX_ROUND);
-            let kind = ProbeKind::ALL.iter().position(|kind| *kind == verdict.kind).unwrap_or_default();
-            let key = (names.window(row.window), names.policy(&row.policy), kind, round);
-            let cell = cells.entry(key).or_default();
+            let round = saved.steps.records.partition_point(|record| *record <= step) as u64;
+            let key = (names.window(row.window), names.policy(&row.policy), verdict.kind.name(), round.min(MAX_ROUND));
+            let cell = found.entry(key).or_default();
             cell[0] += 1;
             cell[1 + Status::ALL.iter().position(|status| *status == verdict.status).unwrap_or_default()] += 1;
             cell[5] += u64::from(verdict.stale.is_failure());
         }
     }
-    let cell = |((window, policy, kind, round), counts): ((_, _, usize, _), [u64; 6])| {
-        let [n, in_view, in_summary, recoverable, lost, stale] = counts;
-        json!([window, policy, ProbeKind::ALL[kind].name(), round, n, in_view, in_summary, recoverable, lost, stale])
-    };
-    cells.into_iter().map(cell).collect()
+    cells(&found)
 }
 
 /// The same of planted values.
 fn planted(canaries: &[CanaryLine], names: &Names) -> Vec<Value> {
     let kinds: BTreeSet<&str> = canaries.iter().map(|line| line.kind.as_str()).collect();
-    let mut cells: BTreeMap<(Option<usize>, Option<usize>, &str, u32), [u64; 5]> = BTreeMap::new();
-    for line in canaries.iter().filter(|line| kinds.len() <= 50 && line.n > 0) {
-        let key = (names.window(Some(line.window)), names.policy(&line.policy), line.kind.as_str(), line.round);
-        let counts = [line.n, line.in_view, line.in_summary, line.recoverable, line.lost];
-        cells.entry(key).or_default().iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+    let mut found = Cells::new();
+    for line in canaries.iter().filter(|line| line.n > 0 && kinds.len() <= MAX_KINDS) {
+        let window = names.window(Some(line.window));
+        let key = (window, names.policy(&line.policy), line.kind.as_str(), u64::from(line.round));
+        let counts = [line.n, line.in_view, line.in_summary, line.recoverable, line.lost, line.stale];
+        found.entry(key).or_default().iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
-    let cell = |((window, policy, kind, round), counts): ((_, _, &str, _), [u64; 5])| {
-        let [n, in_view, in_summary, recoverable, lost] = counts;
-        json!([window, policy, name(kind, 40), round, n, in_view, in_summary, recoverable, lost, 0])
-    };
-    cells.into_iter().map(cell).collect()
+    cells(&found)
 }

@@ -7,7 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use condenser::event::{Event, EventId, EventKind, Role};
 use condenser::request::text_of;
-use condenser_harness::{Row, SavedRun, SavedSteps, TraceFacts, Views, replayed};
+use condenser_harness::probes::Verdict;
+use condenser_harness::{Change, RecordFacts, Row, SavedRun, SavedSteps, TraceFacts, ViewText, Views, replayed};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Serialize;
@@ -60,13 +61,26 @@ struct BlockRow<'r> {
     uses: &'r str,
     /// Steps before which a record was made.
     records: &'r [u64],
-    /// The same with reasons: step, reasons, forgotten, rewritten, summarized, size before and after, fallbacks.
-    facts: Vec<(u64, Vec<String>, u64, u64, bool, Option<u64>, Option<u64>, Vec<String>)>,
+    /// The same with reasons.
+    facts: Vec<Fact>,
     refused: Vec<(u64, String)>,
-    /// By step: entries kept, entries, entries that stay at the end, entries; a text `n` is `-1 - n`.
-    views: Option<Vec<(u32, Vec<i32>, u32, Vec<i32>)>>,
+    /// By step, as in the run; the numbers of texts are those of the block.
+    views: Option<Vec<Change>>,
     /// Probes: name, kind, step, where the answer was, what became of stale values.
     probes: Vec<(String, &'static str, Option<u64>, String, String)>,
+}
+
+/// Step, reasons, forgotten, rewritten, summarized, size before and after, fallbacks.
+#[derive(Serialize)]
+struct Fact(u64, Vec<String>, u64, u64, bool, Option<u64>, Option<u64>, Vec<String>);
+
+impl Fact {
+    fn of(record: &RecordFacts) -> Self {
+        let short = |texts: &[String]| texts.iter().map(|text| name(text, 300)).collect();
+        let RecordFacts { step, forgotten, rewritten, summarized, tokens_before, tokens_after, .. } = *record;
+        let (reasons, fallbacks) = (short(&record.reasons), short(&record.fallbacks));
+        Self(step, reasons, forgotten, rewritten, summarized, tokens_before, tokens_after, fallbacks)
+    }
 }
 
 /// The block of a trace, packed and as text.
@@ -124,11 +138,14 @@ fn of_row<'r>(
             0.. => *entry,
             _ => numbers.get((-1 - *entry) as usize).copied().unwrap_or(*entry),
         };
-        let entries = |entries: &[i32]| entries.iter().map(entry).collect::<Vec<_>>();
-        let changes = views.steps.iter();
-        changes.map(|change| (change.kept, entries(&change.entries), change.same, entries(&change.more))).collect()
+        let entries = |entries: &[i32]| entries.iter().map(entry).collect();
+        let change =
+            |change: &Change| Change { entries: entries(&change.entries), more: entries(&change.more), ..*change };
+        views.steps.iter().map(change).collect()
     });
-    let short = |texts: &[String]| texts.iter().map(|text| name(text, 300)).collect::<Vec<_>>();
+    let probe = |probe: &Verdict| {
+        (name(&probe.probe, MAX_NAME), probe.kind.name(), probe.step, word(&probe.status), word(&probe.stale))
+    };
     Some(BlockRow {
         window: names.window(saved.row.window),
         policy: names.policy(&saved.row.policy),
@@ -137,34 +154,15 @@ fn of_row<'r>(
         cached: steps.cached(&facts.idle, &run.manifest.profile).map(|tokens| tokens.0).collect(),
         uses: &steps.uses,
         records: &steps.records,
-        facts: saved.views.map_or_else(Vec::new, |views| {
-            let records = views.records.iter();
-            let fact = |record: &condenser_harness::RecordFacts| {
-                (
-                    record.step,
-                    short(&record.reasons),
-                    record.forgotten,
-                    record.rewritten,
-                    record.summarized,
-                    record.tokens_before,
-                    record.tokens_after,
-                    short(&record.fallbacks),
-                )
-            };
-            records.map(fact).collect()
-        }),
-        refused: saved.views.map_or_else(Vec::new, |views| {
-            views.refused.iter().map(|(step, reason)| (*step, name(reason, 300))).collect()
-        }),
+        facts: saved.views.iter().flat_map(|views| &views.records).map(Fact::of).collect(),
+        refused: saved
+            .views
+            .iter()
+            .flat_map(|views| &views.refused)
+            .map(|(step, reason)| (*step, name(reason, 300)))
+            .collect(),
         views,
-        probes: saved.steps.map_or_else(Vec::new, |saved| {
-            let probes = saved.probes.iter();
-            let probe = |probe: &condenser_harness::probes::Verdict| {
-                let (status, stale) = (word(&probe.status), word(&probe.stale));
-                (name(&probe.probe, MAX_NAME), probe.kind.name(), probe.step, status, stale)
-            };
-            probes.map(probe).collect()
-        }),
+        probes: saved.steps.iter().flat_map(|saved| &saved.probes).map(probe).collect(),
     })
 }
 
@@ -179,7 +177,7 @@ fn word(value: &impl Serialize) -> String {
 /// Texts of all rows, each once.
 struct Texts<'r> {
     all: Vec<(Option<u32>, String, u64)>,
-    numbers: HashMap<&'r condenser_harness::ViewText, i32>,
+    numbers: HashMap<&'r ViewText, i32>,
     max: usize,
 }
 
@@ -189,7 +187,7 @@ impl<'r> Texts<'r> {
         Self { all: Vec::new(), numbers: HashMap::new(), max: (MAX_TEXTS / n.max(1)).clamp(MIN_EXCERPT, MAX_TEXT) }
     }
 
-    fn number(&mut self, text: &'r condenser_harness::ViewText) -> i32 {
+    fn number(&mut self, text: &'r ViewText) -> i32 {
         let Self { all, numbers, max } = self;
         *numbers.entry(text).or_insert_with(|| {
             let head: String = text.text.chars().take(*max).collect();

@@ -51,6 +51,8 @@ pub struct CanaryLine {
     pub recoverable: u64,
     /// The rest.
     pub lost: u64,
+    /// Of all, those whose superseded value stands alone or in a summary.
+    pub stale: u64,
 }
 
 /// Writes the report of a run.
@@ -84,7 +86,7 @@ pub fn write(
             })
             .collect();
         let block = detail::block(run, facts, &source, &saved, &names)?;
-        write!(out, "<script type=\"application/octet-stream\" id=\"trace-{number}\">{block}</script>\n")?;
+        writeln!(out, "<script type=\"application/octet-stream\" id=\"trace-{number}\">{block}</script>")?;
         sources.push(match source {
             Source::Found(_) => None,
             Source::Missing(reason) => Some(text::name(&reason, 300)),
@@ -92,7 +94,7 @@ pub fn write(
     }
     let data = data::data(run, canaries, &names, &sources);
     let json = text::for_script(&serde_json::to_string(&data)?);
-    write!(out, "<script type=\"application/json\" id=\"data\">{json}</script>\n")?;
+    writeln!(out, "<script type=\"application/json\" id=\"data\">{json}</script>")?;
     out.write_all(parts.foot.as_bytes())?;
     out.flush()
 }

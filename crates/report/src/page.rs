@@ -34,7 +34,7 @@ impl Parts {
     pub(crate) fn new(facts: &[(&'static str, String)]) -> Self {
         let mut scripts = String::new();
         for script in SCRIPTS {
-            let _ = write!(scripts, "<script>{script}</script>\n");
+            let _ = writeln!(scripts, "<script>{script}</script>");
         }
         let mut templates = Environment::new();
         templates.set_auto_escape_callback(|_| AutoEscape::Html);
