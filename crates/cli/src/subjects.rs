@@ -114,6 +114,9 @@ impl Policies {
                 "{shown}: `{name}` has a meaning of its own; name the entry otherwise"
             )));
         }
+        if table.is_empty() {
+            return Err(CliError::Usage(format!("{shown}: there is no policy in it")));
+        }
         let of_file = configure(&registry, &table).map_err(|error| CliError::Usage(format!("{shown}: {error}")))?;
         Ok(Self { registry, of_file })
     }

@@ -31,7 +31,9 @@ pub(crate) fn markdown(header: &[&str], rows: Vec<Vec<String>>) -> String {
     table.load_preset(presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(header.iter().map(|name| (*name).to_owned()));
     for row in rows {
-        table.add_row(row.iter().map(|cell| printable(cell).replace('|', "\\|")));
+        table.add_row(
+            row.iter().map(|cell| printable(cell).replace('&', "&amp;").replace('<', "&lt;").replace('|', "\\|")),
+        );
     }
     format!("\n{table}\n")
 }

@@ -179,4 +179,18 @@ fn verify_tells_erased_events_from_damaged_ones() {
         found.contains(&format!("  event 7 ({}): the body, the hash or the event before it was changed", ids[7])),
         "{found}"
     );
+    // What is damaged is rescued, and said to be.
+    let errors = fixture.errors(&["export", "DB"], 1);
+    assert!(errors.contains("1 events are damaged, and exported as they are"), "{errors}");
+}
+
+#[test]
+fn an_empty_file_is_no_log_and_stays_as_it_is() {
+    let fixture = Fixture::new();
+    let path = fixture.path("log.db");
+    std::fs::write(&path, "").expect("a file");
+    for command in [&["search", "DB", "word"][..], &["erase", "DB", "id"], &["show", "DB"], &["verify", "DB"]] {
+        fixture.log(command, 3);
+        assert_eq!(std::fs::metadata(&path).map(|file| file.len()).ok(), Some(0), "{command:?}");
+    }
 }

@@ -455,7 +455,7 @@ impl<'p, 't> Run<'p, 't> {
         if is_checked || observe.is_some() {
             let request = Request::build(view, log);
             if is_checked {
-                row.invalid_requests += u64::from(!validate_openai_chat(&shape(&request).to_openai_chat()).is_empty());
+                row.invalid_requests += u64::from(is_refused(&request));
             }
             if let Some(observe) = observe {
                 observe(&Seen { step, view, bodies: log, request: &request, tokens, cached, record });
@@ -555,6 +555,11 @@ fn changes_shape(record: &Condensation) -> bool {
         })
 }
 
+/// Whether the API would refuse the request.
+fn is_refused(request: &Request<'_>) -> bool {
+    !validate_openai_chat(&shape(request).to_openai_chat()).is_empty()
+}
+
 /// The request with its long texts cut to a letter: the API's rules look at shape only, and texts would be copied.
 fn shape<'a>(request: &Request<'a>) -> Request<'a> {
     let cut = |text: &Cow<'a, str>| {
@@ -578,4 +583,37 @@ fn shape<'a>(request: &Request<'a>) -> Request<'a> {
         parts: turn.parts.iter().filter(is_sent).map(part).collect(),
     });
     Request { tools: request.tools, turns: turns.collect(), facts: request.facts }
+}
+
+#[cfg(test)]
+mod tests {
+    use condenser::event::Outcome;
+    use condenser::request::Speaker;
+
+    use super::*;
+
+    #[test]
+    fn a_request_is_refused_for_its_shape_and_not_for_its_texts() {
+        let text = |text: &str| Part { entry: None, key: None, body: Body::Text(text.to_owned().into()) };
+        let turn = |speaker: Speaker, part: Part<'static>| Turn { speaker, parts: vec![part] };
+        let result = || Speaker::Tool { call_id: "a".to_owned(), name: "shell".to_owned(), outcome: Outcome::Ok };
+        let call = || Part {
+            entry: None,
+            key: None,
+            body: Body::Call { id: "a".to_owned(), name: "shell".into(), arguments: "{}".into() },
+        };
+        let ask = || turn(Speaker::User, text("Fix the build."));
+        let cases = [
+            (vec![ask()], false),
+            (vec![ask(), turn(Speaker::Assistant, call()), turn(result(), text("done"))], false),
+            (vec![ask(), turn(Speaker::Assistant, call())], true),
+            (vec![ask(), turn(result(), text("done"))], true),
+            (vec![turn(Speaker::Assistant, text("Hello."))], true),
+            (Vec::new(), true),
+        ];
+        for (turns, expected) in cases {
+            let request = Request { turns, ..Request::default() };
+            assert_eq!(is_refused(&request), expected, "{request:?}");
+        }
+    }
 }

@@ -199,6 +199,15 @@ fn a_rewritten_entry_ends_the_cached_prefix_inside_itself() {
 }
 
 #[test]
+fn the_peak_is_the_largest_request_and_not_the_last() {
+    let mut events = small();
+    events[3] = result("b", "a", &"word ".repeat(20));
+    // The second request is 13 + 6 + 24 tokens; the third has lost the first call with its result.
+    let row = row(&events, &Old { way: Way::Forget, spared: 1 });
+    assert_eq!((row.input_tokens, row.peak_tokens, row.condensations), (13 + 43 + 27, 43, 1));
+}
+
+#[test]
 fn cache_rules_of_the_profile_apply() {
     let cached = |change: &dyn Fn(&mut CacheRules), events: &[Event]| {
         let mut profile = profile();

@@ -223,7 +223,8 @@ impl Log {
                 return Ok((found, journal));
             }
             let is_usable = match found {
-                Format::Empty | Format::Current => true,
+                Format::Empty => options.access == Access::Create,
+                Format::Current => true,
                 Format::Older(major) => schema::can_migrate(major),
                 Format::Newer(_) | Format::Foreign(_) => false,
             };

@@ -70,6 +70,9 @@ fn combinations(name: &str, table: &Value, grid: &Value) -> Result<Map<String, V
     };
     let lists = grid.as_object().filter(|grid| !grid.is_empty()).and_then(lists);
     let lists = lists.ok_or_else(|| fail("`grid` must hold a list of values for each setting".to_owned()))?;
+    if let Some((key, _)) = lists.iter().find(|(key, _)| table.get(key).is_some()) {
+        return Err(fail(format!("`{key}` stands both beside `grid` and in it")));
+    }
     let n_all = lists.iter().fold(1usize, |n, (_, values)| n.saturating_mul(values.len()));
     if n_all > MAX_GRID {
         return Err(fail(format!("`grid` has {n_all} combinations; {MAX_GRID} are the most")));
@@ -268,6 +271,10 @@ mod tests {
                 "`a`: has \"keep_first\" beside `pipeline`; settings belong to its members",
             ),
             (json!({"a": {"grid": {"x": 1}}}), "`a`: `grid` must hold a list of values for each setting"),
+            (
+                json!({"a": {"policy": "observation-masking", "polling": 2, "grid": {"polling": [1, 10]}}}),
+                "`a`: `polling` stands both beside `grid` and in it",
+            ),
             (json!({"a": {"grid": {}}}), "`a`: `grid` must hold a list of values for each setting"),
             (
                 json!({"a": {"policy": "none", "grid": {"x": vec![0; 40], "y": vec![0; 40]}}}),

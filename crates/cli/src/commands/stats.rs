@@ -1,5 +1,6 @@
 //! `condenser stats`: what differences between policies are worth.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -77,7 +78,12 @@ struct Report<'f> {
 pub(crate) fn run(arguments: &StatsArguments) -> Result<Exit, CliError> {
     let mut rows = Vec::new();
     let mut named = None;
+    let mut seen = HashSet::new();
     for path in &arguments.rows {
+        // A path twice is no second sample.
+        if !seen.insert(std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())) {
+            return Err(CliError::Usage(format!("{}: named twice", path.display())));
+        }
         if path.is_dir() {
             let run = SavedRun::open(path).map_err(|error| CliError::Input(error.to_string()))?;
             named.get_or_insert(run.manifest.primary);

@@ -15,7 +15,7 @@ const MUTANTS: &[(&str, &str, &str, &str)] = &[
     (
         "invalid_requests",
         "replay.rs",
-        "&shape(&request).to_openai_chat()).is_empty()",
+        "&shape(request).to_openai_chat()).is_empty()",
         "&serde_json::json!({\"messages\": [{\"role\": \"user\", \"content\": \"x\"}]})).is_empty()",
     ),
     (

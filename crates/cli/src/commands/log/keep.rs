@@ -68,6 +68,7 @@ pub(crate) struct ExportArguments {
 pub(super) fn export(arguments: &ExportArguments) -> Result<Exit, CliError> {
     let log = open(&arguments.session.db, Access::Read)?;
     let session = arguments.session.find(&log)?;
+    let n_problems = log.verify(&session).map_err(failed)?.n_problems;
     let mut output = Output::open(arguments.output.clone())?;
     let mut unreadable = None;
     output.with(|writer| match log.export(&session, writer) {
@@ -79,9 +80,13 @@ pub(super) fn export(arguments: &ExportArguments) -> Result<Exit, CliError> {
         }
     })?;
     match unreadable {
-        Some(error) => Err(error),
-        None => output.finish().map(|()| Exit::Ok),
+        Some(error) => return Err(error),
+        None => output.finish()?,
     }
+    if n_problems > 0 {
+        note(&format!("{n_problems} events are damaged, and exported as they are (`condenser log verify` lists them)"));
+    }
+    Ok(if n_problems > 0 { Exit::Check } else { Exit::Ok })
 }
 
 #[derive(clap::Args, Debug)]
