@@ -13,6 +13,7 @@ pub(crate) mod pairs;
 pub(crate) mod policies;
 pub(crate) mod probe;
 pub(crate) mod profiles;
+pub(crate) mod report;
 pub(crate) mod reprice;
 pub(crate) mod score;
 pub(crate) mod snapshot;

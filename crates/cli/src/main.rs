@@ -25,8 +25,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    canaries, compare, condense, convert, formats, log, merge, pairs, policies, probe, profiles, reprice, score,
-    snapshot, stats, status, traces, view,
+    canaries, compare, condense, convert, formats, log, merge, pairs, policies, probe, profiles, report, reprice,
+    score, snapshot, stats, status, traces, view,
 };
 use crate::terminal::note;
 
@@ -59,6 +59,8 @@ enum Command {
     Reprice(reprice::RepriceArguments),
     /// Say what differences between policies are worth: intervals, wins, the smallest that could have been shown.
     Stats(stats::StatsArguments),
+    /// Write a run as one HTML page: tables, charts, and each trace with its log beside what the model was shown.
+    Report(report::ReportArguments),
     /// Show what the model would have been shown at a step.
     View(view::ViewArguments),
     /// Pin what a policy makes of traces, or check what was pinned.
@@ -97,6 +99,7 @@ fn main() -> ExitCode {
         Command::Merge(arguments) => merge::run(&arguments),
         Command::Reprice(arguments) => reprice::run(&arguments),
         Command::Stats(arguments) => stats::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
         Command::View(arguments) => view::run(&arguments),
         Command::Snapshot(arguments) => snapshot::run(&arguments),
         #[cfg(feature = "inspect")]

@@ -41,9 +41,9 @@ fn rows(text: &str) -> Vec<Value> {
 }
 
 /// The files of a finished run, rows without their times.
-fn files(folder: &Path) -> (Vec<Value>, String, String) {
+fn files(folder: &Path) -> (Vec<Value>, [String; 3]) {
     let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
-    (rows(&read("rows.jsonl")), read("steps.jsonl"), read("traces.jsonl"))
+    (rows(&read("rows.jsonl")), ["steps.jsonl", "views.jsonl", "traces.jsonl"].map(read))
 }
 
 struct Folder(tempfile::TempDir);
@@ -92,12 +92,14 @@ fn what_is_half_written_at_the_end_of_a_file_is_made_again() {
     let folder = Folder::new();
     let whole = compare(&["--out", &folder.text("run")]);
     let expected = files(&folder.path("run"));
-    for (name, share) in [("rows.jsonl", 2), ("rows.jsonl", 3), ("steps.jsonl", 1), ("traces.jsonl", 1)] {
+    for (name, share) in
+        [("rows.jsonl", 2), ("rows.jsonl", 3), ("steps.jsonl", 1), ("views.jsonl", 1), ("traces.jsonl", 1)]
+    {
         let path = folder.path("run").join(name);
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() / share - 7]).unwrap();
         // A row whose steps or trace is not there does not count either, and nobody reads the run as it is.
-        if name != "rows.jsonl" {
+        if !matches!(name, "rows.jsonl" | "views.jsonl") {
             assert_eq!(run(&["reprice", &folder.text("run")]).status.code(), Some(3));
         }
         assert_eq!(compare(&["--out", &folder.text("run")]), whole, "{name}");

@@ -25,6 +25,7 @@ pub mod statistics;
 mod table;
 mod time;
 mod trace;
+mod views;
 
 pub use choice::{Choice, Control};
 pub use controls::{ForgetAll, RandomForgetting, RandomMasking};
@@ -32,6 +33,9 @@ pub use replay::{
     Replay, Seen, Settings, run, run_observed, run_oracle, run_oracle_observed, run_recorded, run_recorded_observed,
 };
 pub use row::{Basis, Row, Status, Steps, charged};
-pub use saved::{Manifest, ManifestPolicy, RowKey, RunError, RunWriter, SavedRun, SavedSteps, TraceFacts, UseFact};
+pub use saved::{
+    Manifest, ManifestPolicy, RowKey, RunError, RunWriter, SavedRun, SavedSteps, SavedViews, TraceFacts, UseFact,
+};
 pub use table::{PolicyMeans, lift, means};
-pub use trace::{Prepared, Subject, digest_of, without_repeats};
+pub use trace::{Prepared, Subject, digest_of, replayed, without_repeats};
+pub use views::{Change, RecordFacts, ViewText, Views};

@@ -54,7 +54,7 @@ impl<'p> Probing<'p> {
     pub fn see(&mut self, seen: &Seen<'_>) {
         for (probe, place) in self.due(seen.step) {
             let verdict = self.verdict(probe, place, seen);
-            self.verdicts.push(verdict);
+            self.verdicts.push(Verdict { step: Some(seen.step as u64), ..verdict });
         }
     }
 

@@ -20,6 +20,7 @@ use crate::oracle;
 use crate::prefix::Pieces;
 use crate::row::{Row, Status, Steps, cached};
 use crate::trace::{Held, Log, Prepared};
+use crate::views::{Collector, RecordFacts, Views};
 
 /// Requests are checked against the API's rules after each record that can change their shape, at every step of this
 /// many, and at the last.
@@ -62,6 +63,8 @@ pub struct Replay {
     pub row: Row,
     /// The same step by step.
     pub steps: Steps,
+    /// What each request showed, where [`Prepared::keep_views`] asks for it.
+    pub views: Option<Views>,
 }
 
 /// One step as the model would have been shown it.
@@ -148,6 +151,7 @@ struct Run<'p, 't> {
     lowering: Incremental,
     pieces: Pieces,
     shown: ShownNow,
+    collector: Option<Collector>,
     /// By event: the items that following its address gives.
     behind: HashMap<usize, Vec<u32>>,
 }
@@ -188,8 +192,15 @@ impl ShownEntry {
 
 impl ShownNow {
     /// Takes in the next view: its first `n_entries` entries are shown as before, of the others those with a part in
-    /// `tail`.
-    fn add(&mut self, prepared: &Prepared<'_>, view: &View, log: &Log<'_>, n_entries: usize, tail: &Request<'_>) {
+    /// `tail`. Gives the number of shown entries that stay.
+    fn add(
+        &mut self,
+        prepared: &Prepared<'_>,
+        view: &View,
+        log: &Log<'_>,
+        n_entries: usize,
+        tail: &Request<'_>,
+    ) -> usize {
         let n_kept = self.entries.partition_point(|entry| entry.index < n_entries);
         for entry in self.entries.split_off(n_kept) {
             self.count(prepared, log, entry, false);
@@ -211,6 +222,7 @@ impl ShownNow {
             self.count(prepared, log, shown, true);
             self.entries.push(shown);
         }
+        n_kept
     }
 
     fn count(&mut self, prepared: &Prepared<'_>, log: &Log<'_>, entry: ShownEntry, comes: bool) {
@@ -260,6 +272,7 @@ impl<'p, 't> Run<'p, 't> {
             lowering: Incremental::default(),
             pieces: Pieces::default(),
             shown: ShownNow::default(),
+            collector: prepared.keeps_views.then(Collector::default),
             behind: HashMap::new(),
         }
     }
@@ -275,8 +288,8 @@ impl<'p, 't> Run<'p, 't> {
                 Some(policy) => self.condense(step, policy, &sizer),
                 None => pushed,
             };
-            if record.is_some() {
-                self.steps.records.push(step as u64);
+            if let Some(record) = &record {
+                self.note(step, record);
             }
             self.measure(step, record.as_ref(), &sizer, observe.as_deref_mut());
         }
@@ -295,7 +308,7 @@ impl<'p, 't> Run<'p, 't> {
             let everything = record.as_ref().map(|_| self.view.clone());
             if let Some(record) = &record {
                 self.row.condensations += 1;
-                self.steps.records.push(step as u64);
+                self.note(step, record);
                 self.push_own(EventKind::Condensation(record.clone()));
             }
             self.measure(step, record.as_ref(), &sizer, observe.as_deref_mut());
@@ -310,7 +323,15 @@ impl<'p, 't> Run<'p, 't> {
     fn end(mut self, started: Instant) -> Replay {
         self.row.charge(&self.steps, &self.prepared.idle, self.settings.profile);
         self.row.wall_ms = started.elapsed().as_secs_f64() * 1e3;
-        Replay { row: self.row, steps: self.steps }
+        let views = self.collector.map(|collector| collector.views);
+        Replay { row: self.row, steps: self.steps, views }
+    }
+
+    fn note(&mut self, step: usize, record: &Condensation) {
+        self.steps.records.push(step as u64);
+        if let Some(collector) = &mut self.collector {
+            collector.views.records.push(RecordFacts::of(step, record));
+        }
     }
 
     /// Pushes the events before `end`, with the recorded condensations between them where asked. The newest record.
@@ -371,6 +392,9 @@ impl<'p, 't> Run<'p, 't> {
         let is_failure = matches!(outcome.result, OutcomeKind::Failed | OutcomeKind::Unachievable { .. });
         row.failed_condensations += u64::from(is_failure && facts.waits_for.is_none());
         if let Some(failed) = refusal {
+            if let Some(collector) = &mut self.collector {
+                collector.views.refuse(step, &failed.reason);
+            }
             self.push_own(EventKind::CondensationFailed(failed));
         }
         None
@@ -402,7 +426,21 @@ impl<'p, 't> Run<'p, 't> {
         let (view, log) = (&self.view, &self.log);
         let tail = self.lowering.next(view, log);
         let tokens = self.pieces.add(tail.n_turns, &tail.request, sizer);
-        self.shown.add(prepared, view, log, tail.n_entries, &tail.request);
+        let n_kept = self.shown.add(prepared, view, log, tail.n_entries, &tail.request);
+        if let Some(collector) = &mut self.collector {
+            let entries = self.shown.entries[n_kept..].iter().map(|shown| {
+                let event = self.seqs.binary_search(&shown.seq).ok().filter(|_| !shown.is_summary);
+                match (shown.key, event) {
+                    (None, Some(event)) => Collector::stored(event),
+                    (key, event) => collector.text(key.unwrap_or((shown.seq, shown.seq)), event, || {
+                        let shown = view.get(shown.index).and_then(|entry| Shown::of(entry, log));
+                        shown.map(|shown| shown.text()).unwrap_or_default()
+                    }),
+                }
+            });
+            let tail: Vec<i32> = entries.collect();
+            collector.step(n_kept, &tail);
+        }
         let shared = self.pieces.common(&prepared.counter);
         let cached = cached(shared, prepared.idle[step], self.settings.profile);
         let row = &mut self.row;

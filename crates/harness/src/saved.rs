@@ -6,8 +6,9 @@
 //! | `traces.jsonl` | a [`TraceFacts`] a line |
 //! | `rows.jsonl` | a [`Row`] a line |
 //! | `steps.jsonl` | a [`SavedSteps`] a line |
+//! | `views.jsonl` | a [`SavedViews`] a line; a run that an earlier version wrote has none |
 //!
-//! A row counts once its line in `rows.jsonl` is whole; that of its steps is written before. What a killed run left
+//! A row counts once its line in `rows.jsonl` is whole; those of its steps and views are written before. What a killed run left
 //! half-written is dropped when the run goes on. At the end all files are sorted, so that a run that was interrupted
 //! and one that was not give the same files, but for `wall_ms`.
 
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::probes::Verdict;
 use crate::replay::Replay;
 use crate::row::{Row, Steps};
+use crate::views::Views;
 
 /// The version of the folder's files.
 const VERSION: u32 = 1;
@@ -31,6 +33,7 @@ const MANIFEST: &str = "manifest.json";
 const TRACES: &str = "traces.jsonl";
 const ROWS: &str = "rows.jsonl";
 const STEPS: &str = "steps.jsonl";
+const VIEWS: &str = "views.jsonl";
 
 /// What a run is made with. Two runs with equal manifests over equal traces give equal rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -127,6 +130,9 @@ pub struct TraceFacts {
     pub events: u64,
     /// Whether the agent itself ran with condensations, so that what `none` shows was never sent.
     pub has_condensations: bool,
+    /// By step: how many replayed events come before it. Empty in a run that an earlier version wrote.
+    #[serde(default)]
+    pub starts: Vec<u64>,
     /// By step: the tokens that the agent wrote.
     pub output: Vec<u64>,
     /// By step: the seconds since the step before, where both are known.
@@ -144,6 +150,9 @@ pub struct UseFact {
     pub item: String,
     /// The event where the agent had it from.
     pub source: String,
+    /// The number of that event among the replayed ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<u64>,
     /// Whether that is five steps back or more.
     pub far: bool,
 }
@@ -172,6 +181,34 @@ impl SavedSteps {
     pub fn of(replay: &Replay, probes: Vec<Verdict>) -> Self {
         let RowKey { trace, window, policy, seed } = RowKey::of(&replay.row);
         Self { trace, policy, window, seed, steps: replay.steps.clone(), probes }
+    }
+}
+
+/// What the requests of one row show.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedViews {
+    /// The row's trace.
+    pub trace: String,
+    /// Its policy.
+    pub policy: String,
+    /// Its window.
+    pub window: Option<u64>,
+    /// Its seed.
+    pub seed: u64,
+    /// The views.
+    #[serde(flatten)]
+    pub views: Views,
+}
+
+impl SavedViews {
+    /// Of a finished replay, where it kept them.
+    fn of(replay: &Replay) -> Option<Self> {
+        let RowKey { trace, window, policy, seed } = RowKey::of(&replay.row);
+        Some(Self { trace, policy, window, seed, views: replay.views.clone()? })
+    }
+
+    fn key(&self) -> RowKey {
+        RowKey { trace: self.trace.clone(), window: self.window, policy: self.policy.clone(), seed: self.seed }
     }
 }
 
@@ -323,12 +360,21 @@ pub struct SavedRun {
     pub rows: Vec<Row>,
     /// The steps of each row.
     pub steps: HashMap<RowKey, SavedSteps>,
+    /// What the requests of each row show, where the run has it.
+    pub views: HashMap<RowKey, SavedViews>,
 }
 
 impl SavedRun {
     /// A run without rows and without a folder.
     pub fn new(manifest: Manifest) -> Self {
-        Self { path: PathBuf::new(), manifest, traces: BTreeMap::new(), rows: Vec::new(), steps: HashMap::new() }
+        Self {
+            path: PathBuf::new(),
+            manifest,
+            traces: BTreeMap::new(),
+            rows: Vec::new(),
+            steps: HashMap::new(),
+            views: HashMap::new(),
+        }
     }
 
     /// Reads a finished run.
@@ -360,12 +406,14 @@ impl SavedRun {
         let facts: Vec<TraceFacts> = lines(&path.join(TRACES))?;
         let rows: Vec<Row> = lines(&path.join(ROWS))?;
         let steps: Vec<SavedSteps> = lines(&path.join(STEPS))?;
+        let views: Vec<SavedViews> = lines(&path.join(VIEWS))?;
         Ok(Self {
             path: path.to_owned(),
             manifest,
             traces: facts.into_iter().map(|facts| (facts.trace.clone(), facts)).collect(),
             rows,
             steps: steps.into_iter().map(|saved| (RowKey::of_saved(&saved), saved)).collect(),
+            views: views.into_iter().map(|saved| (saved.key(), saved)).collect(),
         })
     }
 
@@ -405,6 +453,7 @@ impl SavedRun {
             all.traces.append(&mut part.traces);
             all.rows.append(&mut part.rows);
             all.steps.extend(part.steps);
+            all.views.extend(part.views);
         }
         complete(&shards).map_err(|reason| RunError::Parts { reason })?;
         all.sort();
@@ -425,6 +474,8 @@ impl SavedRun {
         replace(&path.join(TRACES), self.traces.values())?;
         let steps = self.rows.iter().filter_map(|row| self.steps.get(&RowKey::of(row)));
         replace(&path.join(STEPS), steps)?;
+        let views = self.rows.iter().filter_map(|row| self.views.get(&RowKey::of(row)));
+        replace(&path.join(VIEWS), views)?;
         replace(&path.join(ROWS), self.rows.iter())
     }
 
@@ -546,6 +597,7 @@ struct Files {
     traces: File,
     rows: File,
     steps: File,
+    views: File,
 }
 
 impl RunWriter {
@@ -576,10 +628,13 @@ impl RunWriter {
         let mut begun = SavedRun::read(path)?;
         // Only whole rows count, each once.
         let mut seen = HashSet::new();
-        let (steps, traces) = (&begun.steps, &begun.traces);
+        let (steps, traces, views) = (&begun.steps, &begun.traces, &begun.views);
         begun.rows.retain(|row| {
             let key = RowKey::of(row);
-            traces.contains_key(&row.trace) && steps.get(&key).is_some_and(|saved| fits(row, saved)) && seen.insert(key)
+            let is_whole = steps.get(&key).is_some_and(|saved| fits(row, saved))
+                && (views.is_empty()
+                    || views.get(&key).is_some_and(|saved| saved.views.steps.len() as u64 == row.steps));
+            is_whole && traces.contains_key(&row.trace) && seen.insert(key)
         });
         begun.write_rows(path)?;
         let append = |name: &str| {
@@ -587,12 +642,12 @@ impl RunWriter {
             OpenOptions::new().append(true).open(&path).map_err(io_error(&path))
         };
         let (facts, rows) = (begun.traces, begun.rows);
-        let (traces, row_file, steps) = (append(TRACES)?, append(ROWS)?, append(STEPS)?);
+        let (traces, row_file, steps, views) = (append(TRACES)?, append(ROWS)?, append(STEPS)?, append(VIEWS)?);
         let digests = facts.into_values().map(|facts| (facts.trace, facts.digest)).collect();
         Ok(Self {
             path: path.to_owned(),
             done: rows.into_iter().map(|row| (RowKey::of(&row), row)).collect(),
-            files: Mutex::new(Files { digests, traces, rows: row_file, steps }),
+            files: Mutex::new(Files { digests, traces, rows: row_file, steps, views }),
             _lock: lock,
         })
     }
@@ -629,7 +684,11 @@ impl RunWriter {
     /// [`RunError::Io`].
     pub fn add(&self, replay: &Replay, probes: Vec<Verdict>) -> Result<(), RunError> {
         let saved = SavedSteps::of(replay, probes);
+        let views = SavedViews::of(replay);
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(views) = views {
+            append(&mut files.views, &views).map_err(io_error(&self.path.join(VIEWS)))?;
+        }
         append(&mut files.steps, &saved).map_err(io_error(&self.path.join(STEPS)))?;
         append(&mut files.rows, &replay.row).map_err(io_error(&self.path.join(ROWS)))
     }

@@ -67,6 +67,7 @@ pub struct Prepared<'t> {
     pub(crate) uses: Vec<Uses>,
     /// By step: reads of what was read before.
     pub(crate) rereads: Vec<Vec<Reread>>,
+    pub(crate) keeps_views: bool,
 }
 
 impl<'t> Prepared<'t> {
@@ -102,7 +103,13 @@ impl<'t> Prepared<'t> {
             evidence,
             uses,
             rereads,
+            keeps_views: false,
         }
+    }
+
+    /// Lets replays of this trace keep what each request shows, for a saved run.
+    pub fn keep_views(self) -> Self {
+        Self { keeps_views: true, ..self }
     }
 
     /// The number of model responses.
@@ -122,9 +129,11 @@ impl<'t> Prepared<'t> {
         for (step, (found, span)) in self.uses.iter().zip(&self.steps).enumerate() {
             for found in &found.first {
                 let mut sources = self.evidence.shown_sources(found.item, span.events.start, step, &self.presence);
-                let source = sources.next().map(|event| self.events[event].id.to_string()).unwrap_or_default();
+                let at = sources.next();
+                let source = at.map(|event| self.events[event].id.to_string()).unwrap_or_default();
                 let item = texts[found.item as usize].chars().take(MAX_ITEM).collect();
-                uses.push(UseFact { step: step as u64, item, source, far: found.is_far });
+                let at = at.map(|event| event as u64);
+                uses.push(UseFact { step: step as u64, item, source, at, far: found.is_far });
             }
         }
         TraceFacts {
@@ -134,6 +143,7 @@ impl<'t> Prepared<'t> {
             digest: digest_of(self.subject.events),
             events: self.events.iter().filter(|event| event.kind.is_shown()).count() as u64,
             has_condensations: self.has_recorded_condensations(),
+            starts: self.steps.iter().map(|step| step.events.start as u64).collect(),
             output: self.output.clone(),
             idle: self.idle.clone(),
             uses,
@@ -178,6 +188,12 @@ impl Counted<'_> {
         // Counts are whole whenever the lock is free.
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The events of a trace that a replay goes through, in order: recorded condensations are taken out with what belongs
+/// to them, and so is what no view shows, but for pins.
+pub fn replayed(events: &[Event]) -> Vec<&Event> {
+    sort_out(events).0
 }
 
 /// Events to replay, and the recorded condensations and undos with their places.

@@ -1,6 +1,7 @@
 //! Developer commands: `cargo xtask COMMAND`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output is its product")]
 
+mod browser;
 mod comparison;
 mod conformance;
 mod models;
@@ -43,6 +44,8 @@ enum Command {
     },
     /// Build the wheel of the Python module and run its tests, as `test --require python` does.
     Python,
+    /// Run the tests of the report in Chromium, as `test --require browser` does. Installs Chromium where root may.
+    Browser,
     /// Run the scripted sessions and write what they give to fixtures/traces. Needs sh, git and the usual tools.
     RecordFixtures {
         /// Compare with what is there instead of writing; the first difference ends it.
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         Command::Conformance { dir } => conformance::command(dir),
         Command::Models { what } => models::command(what),
         Command::Python => python::command(),
+        Command::Browser => browser::command(),
         Command::RecordFixtures { check, scenarios } => record_fixtures::command(check, &scenarios),
         Command::Prove { name, paths } => prove::command(&name, &paths),
         Command::Comparison { run, check } => comparison::command(&run, check),

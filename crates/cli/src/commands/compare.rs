@@ -307,7 +307,10 @@ impl Comparison<'_> {
         }
         let subject =
             Subject { trace: &trace.name, format: trace.format, task: trace.task.as_deref(), events: &trace.events };
-        let prepared = Prepared::new(subject, self.measure.models.counter, self.measure.rules);
+        let mut prepared = Prepared::new(subject, self.measure.models.counter, self.measure.rules);
+        if self.writer.is_some() {
+            prepared = prepared.keep_views();
+        }
         let mut facts = prepared.facts();
         if let Some(writer) = self.writer {
             writer.begin(&facts).map_err(run_error)?;

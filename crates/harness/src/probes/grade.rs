@@ -189,6 +189,9 @@ pub struct Verdict {
     pub lacks_polarity: bool,
     /// What fetching would add to the request, in tokens; 0 where nothing has to be fetched.
     pub fetch_tokens: u64,
+    /// The step whose request was tested, counted from 0; `None` where no replay was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
 }
 
 impl Verdict {
@@ -202,6 +205,7 @@ impl Verdict {
             stale: grade.stale,
             lacks_polarity: grade.lacks_polarity,
             fetch_tokens: fetched.0,
+            step: None,
         }
     }
 
