@@ -5,6 +5,8 @@ pub(crate) mod compare;
 pub(crate) mod condense;
 pub(crate) mod convert;
 pub(crate) mod formats;
+#[cfg(feature = "inspect")]
+pub(crate) mod inspect;
 pub(crate) mod log;
 pub(crate) mod merge;
 pub(crate) mod pairs;
@@ -14,6 +16,7 @@ pub(crate) mod profiles;
 pub(crate) mod report;
 pub(crate) mod reprice;
 pub(crate) mod score;
+pub(crate) mod snapshot;
 pub(crate) mod stats;
 pub(crate) mod status;
 pub(crate) mod traces;

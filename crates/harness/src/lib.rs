@@ -37,5 +37,5 @@ pub use saved::{
     Manifest, ManifestPolicy, RowKey, RunError, RunWriter, SavedRun, SavedSteps, SavedViews, TraceFacts, UseFact,
 };
 pub use table::{PolicyMeans, lift, means};
-pub use trace::{Prepared, Subject, digest_of, replayed};
+pub use trace::{Prepared, Subject, digest_of, replayed, without_repeats};
 pub use views::{Change, RecordFacts, ViewText, Views};

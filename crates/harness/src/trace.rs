@@ -198,29 +198,37 @@ pub fn replayed(events: &[Event]) -> Vec<&Event> {
 
 /// Events to replay, and the recorded condensations and undos with their places.
 fn sort_out(all: &[Event]) -> (Vec<&Event>, Vec<(usize, &Event)>) {
-    let summary_ids: HashSet<EventId> =
-        all.iter().filter(|event| is_record(event)).map(|event| event.id.summary_id()).collect();
     let mut events = Vec::new();
     let mut recorded = Vec::new();
-    let mut newest_summary: Option<&str> = None;
-    for event in all {
+    for event in without_repeats(all) {
         match &event.kind {
-            EventKind::Condensation(record) => {
-                newest_summary = record.summary.as_deref();
-                recorded.push((events.len(), event));
-            }
-            EventKind::Undo(_) => recorded.push((events.len(), event)),
+            EventKind::Condensation(_) | EventKind::Undo(_) => recorded.push((events.len(), event)),
             EventKind::Pin(_) | EventKind::Unpin(_) => events.push(event),
-            kind if kind.is_shown() => {
-                let repeats = newest_summary.take().is_some_and(|summary| repeats(kind, summary));
-                if !repeats && !summary_ids.contains(&event.id) {
-                    events.push(event);
-                }
-            }
+            kind if kind.is_shown() => events.push(event),
             _ => {}
         }
     }
     (events, recorded)
+}
+
+/// The events of a trace without the messages that only repeat a recorded summary: those with the summary's own id,
+/// and a user message right after a record whose text is the summary.
+pub fn without_repeats<'t>(all: &'t [Event]) -> Vec<&'t Event> {
+    let summary_ids: HashSet<EventId> =
+        all.iter().filter(|event| is_record(event)).map(|event| event.id.summary_id()).collect();
+    let mut newest_summary: Option<&'t str> = None;
+    let is_new = |event: &&'t Event| match &event.kind {
+        EventKind::Condensation(record) => {
+            newest_summary = record.summary.as_deref();
+            true
+        }
+        kind if kind.is_shown() => {
+            let repeats = newest_summary.take().is_some_and(|summary| repeats(kind, summary));
+            !repeats && !summary_ids.contains(&event.id)
+        }
+        _ => true,
+    };
+    all.iter().filter(is_new).collect()
 }
 
 fn is_record(event: &Event) -> bool {

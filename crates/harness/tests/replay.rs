@@ -207,6 +207,30 @@ fn the_peak_is_the_largest_request_and_not_the_last() {
     assert_eq!((row.input_tokens, row.peak_tokens, row.condensations), (13 + 43 + 27, 43, 1));
 }
 
+/// A port that names the first result and not its call.
+struct Tearing;
+
+impl Policy for Tearing {
+    fn name(&self) -> &str {
+        "tearing"
+    }
+    fn requirement(&self, state: &State<'_>) -> Requirement {
+        if state.view.len() > 5 { Requirement::Soft(vec![Reason::Policy]) } else { Requirement::None }
+    }
+    fn plan(&self, _: &State<'_>, _: &[Failure]) -> Result<Plan, NoPlan> {
+        Ok(Plan::Edit(Edit { forget: ["b".into()].into(), ..Edit::default() }))
+    }
+    fn is_port(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_record_that_takes_a_call_along_is_counted() {
+    let row = row(&small(), &Tearing);
+    assert_eq!((row.condensations, row.extended, row.input_tokens), (1, 1, 13 + 26 + 27));
+}
+
 #[test]
 fn cache_rules_of_the_profile_apply() {
     let cached = |change: &dyn Fn(&mut CacheRules), events: &[Event]| {

@@ -8,6 +8,7 @@ mod models;
 mod prove;
 mod python;
 mod record_fixtures;
+mod sample;
 mod schema;
 mod test;
 
@@ -27,7 +28,7 @@ struct Arguments {
 enum Command {
     /// Run all tests that this machine can run, and say what was left out.
     Test {
-        /// Groups that must not be left out: shared, python, models, browser.
+        /// Groups that must not be left out: shared, python, models, sample, browser.
         #[arg(long, value_delimiter = ',')]
         require: Vec<String>,
     },

@@ -12,10 +12,11 @@ struct Group {
     run: fn(is_required: bool) -> Result<anyhow::Result<bool>, String>,
 }
 
-const GROUPS: [Group; 4] = [
+const GROUPS: [Group; 5] = [
     Group { name: "shared", run: |_| recorded() },
     Group { name: "python", run: crate::python::group },
     Group { name: "models", run: |_| crate::models::group() },
+    Group { name: "sample", run: |_| Ok(crate::sample::group()) },
     Group { name: "browser", run: crate::browser::group },
 ];
 

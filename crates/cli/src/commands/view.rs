@@ -1,7 +1,7 @@
 //! `condenser view`: what the model would have been shown at a step.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use condenser::request::{Api, Body, Part, Request, Speaker};
 use condenser::{Tokens, View};
@@ -59,7 +59,7 @@ pub(crate) fn run(arguments: &ViewArguments) -> Result<Exit, CliError> {
         [choice] => choice.clone(),
         _ => return Err(CliError::Usage("a view is of one policy: name it with --policy".into())),
     };
-    let trace = read(arguments)?;
+    let trace = read_one(&arguments.path, arguments.input_format.as_deref())?;
     let subject =
         Subject { trace: &trace.name, format: trace.format, task: trace.task.as_deref(), events: &trace.events };
     let prepared = Prepared::new(subject, measure.models.counter, measure.rules);
@@ -162,16 +162,15 @@ fn show_diff(
     Ok(Exit::Ok)
 }
 
-/// The one trace that the path names.
-fn read(arguments: &ViewArguments) -> Result<Trace, CliError> {
-    let format = arguments.input_format.as_deref();
+/// The one trace that a path names; `PATH#ROW` is one of several.
+pub(crate) fn read_one(named: &Path, format: Option<&str>) -> Result<Trace, CliError> {
     if let Some(name) = format {
         condenser_traces::format(name).map_err(|error| CliError::Usage(error.to_string()))?;
     }
-    let text = arguments.path.to_string_lossy();
+    let text = named.to_string_lossy();
     let (path, row) = match text.rsplit_once('#') {
-        Some((path, row)) if !arguments.path.exists() => (PathBuf::from(path), Some(row.to_owned())),
-        _ => (arguments.path.clone(), None),
+        Some((path, row)) if !named.exists() => (PathBuf::from(path), Some(row.to_owned())),
+        _ => (named.to_owned(), None),
     };
     let mut traces = read_path(&path, format).map_err(|error| CliError::Input(chain(&error)))?;
     for diagnostic in traces.iter().flat_map(|trace| &trace.diagnostics) {
