@@ -137,7 +137,7 @@
       heading.replaceChildren("Trace: ", foreign(trace.name));
       body.replaceChildren(
         element("p", { class: "note", text: notes.join("; ") }),
-        trace.condensed ? element("p", { class: "note", text: "The agent itself ran with condensations here, so `none` was never sent." }) : "",
+        trace.condensed ? element("p", { class: "note", text: "The agent itself ran with condensations here, so what “none” shows was never sent." }) : "",
         trace.missing !== null ? element("p", { class: "note lost", id: "missing" }, "The texts of this trace are not here: ", foreign(trace.missing), ". Events are numbers only.") : "",
         element("div", { class: "filters" }, label("Policy", rowSelect), label("Window", windowSelect)),
         this.figure,

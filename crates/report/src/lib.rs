@@ -82,7 +82,9 @@ pub fn write(
             .iter()
             .map(|row| {
                 let key = RowKey::of(row);
-                detail::Saved { row, steps: run.steps.get(&key), views: run.views.get(&key).map(|saved| &saved.views) }
+                let views = run.views.get(&key).map(|saved| &saved.views);
+                let views = views.filter(|views| views.steps.len() as u64 == row.steps);
+                detail::Saved { row, steps: run.steps.get(&key), views }
             })
             .collect();
         let block = detail::block(run, facts, &source, &saved, &names)?;

@@ -246,6 +246,7 @@ test("what was lost leads to where it was and to where it was needed", async () 
       await line.getByRole("button", { name: source }).click();
       const event = page.locator(`#event-${source.replace("event ", "")}`);
       assert.ok(await event.evaluate((it) => it.contains(document.activeElement) && it.querySelector("details").open));
+      await event.locator(".body").waitFor();
       const text = await event.innerText();
       if (text.includes(item)) seen += 1;
       else assert.match(text, /characters left out/);
@@ -316,7 +317,7 @@ test("from the top to an event of the log by keyboard alone", async () => {
     assert.match(await page.locator("#step-status").innerText(), new RegExp(`^Step ${before - 1} of`));
     await tabTo((now) => now.inside === "log" && now.tag === "SUMMARY");
     await page.keyboard.press("Enter");
-    assert.ok((await page.locator("#log details[open] .body").count()) === 1);
+    await page.waitForSelector("#log details[open] .body");
     // Arrows move the step from here, too.
     await page.keyboard.press("ArrowRight");
     assert.equal(+(await page.locator("#step").inputValue()), before);
