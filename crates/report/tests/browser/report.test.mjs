@@ -68,6 +68,12 @@ const open = async (page, name, policy) => {
 
 const cells = (page, id) => page.locator(`#${id} tbody tr`).evaluateAll((rows) => rows.map((row) => [...row.children].map((cell) => cell.textContent)));
 
+// What is folded is filled when it opens, and the page hears of that after the click.
+const unfold = async (page, summary) => {
+  await summary.click();
+  await page.waitForFunction(() => [...document.querySelectorAll("details[open]")].every((it) => it.children.length > 1));
+};
+
 const fitsWidth = async (page) => {
   const [body, window] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
   assert.ok(body <= window, `the body is ${body} wide in ${window}`);
@@ -138,7 +144,7 @@ test("filters choose policies, window, prices and trace, for table and charts", 
     await page.fill("#filter-policy", "masking, craft");
     const wanted = all.filter((name) => name.includes("masking") || name.includes("craft"));
     assert.deepEqual(await names(), wanted);
-    await page.locator("#breakdown summary").click();
+    await unfold(page, page.locator("#breakdown summary"));
     assert.deepEqual((await cells(page, "breakdown")).map((row) => row[0]), wanted);
     await page.fill("#filter-policy", "zzz-nothing");
     assert.deepEqual(await names(), ["No policy fits the filter."]);
@@ -165,7 +171,7 @@ test("filters choose policies, window, prices and trace, for table and charts", 
 
 test("the charts have the numbers beside them, and the front is one", async () => {
   await visit(at("fixtures.html"), async (page) => {
-    await page.locator("#scatter summary").click();
+    await unfold(page, page.locator("#scatter summary"));
     const points = (await cells(page, "scatter")).map(([name, cost, kept, front]) => ({ name, cost: number(cost), kept: number(kept), front }));
     const policies = points.filter((it) => it.front !== "control");
     assert.ok(points.some((it) => it.front === "control") && points.some((it) => it.front === "yes"));
@@ -175,7 +181,7 @@ test("the charts have the numbers beside them, and the front is one", async () =
     for (const chart of await page.locator("svg[role=img]").all()) assert.ok((await chart.getAttribute("aria-label")).length > 20);
     for (const title of ["Probes", "Planted values"]) {
       const figure = page.locator("#retention-body figure", { hasText: title });
-      await figure.locator("summary").click();
+      await unfold(page, figure.locator("summary"));
       assert.ok((await figure.locator("tbody tr").count()) > 10, title);
     }
     for (const kind of ["recall", "constraint", "safety rule", "exact list"]) assert.ok((await page.locator(`#retention-body svg[aria-label^="${kind}"]`).count()) === 1, kind);
@@ -205,7 +211,7 @@ test("a step shows the log beside what the model was shown, as the command shows
     await page.selectOption("#log-only", "rewritten");
     assert.equal(await page.locator("#log li:visible").count(), count("rewritten"));
     const rewritten = page.locator("#view li", { has: page.locator(".state.rewritten") }).first();
-    await rewritten.locator("summary").click();
+    await unfold(page, rewritten.locator("summary"));
     assert.match(await rewritten.locator(".body").innerText(), /\[event /);
   });
 });
@@ -425,7 +431,7 @@ test("a trace made to attack is shown as text, and does nothing", async () => {
       for (const step of ["1", "3", "5"]) await page.locator("#step").fill(step);
     }
     await page.selectOption("#uses-only", "all");
-    for (const summary of await page.locator("#log summary, #view summary, figure summary").all()) await summary.click();
+    for (const summary of await page.locator("#log summary, #view summary, figure summary").all()) await unfold(page, summary);
     const text = await page.locator("#detail-body").innerText();
     for (const shown of ["</script><script>window.hacked=1", "␛[31mred", "␀", "⟦U+202E⟧", "<b onclick=hacked=5>bash</b>␛[2J", "characters left out"]) assert.ok(text.includes(shown), shown);
     assert.match(await page.locator("#trace").innerText(), /a<img src=x onerror=window\.hacked=4>&quot;'⟦U\+202E⟧/);
