@@ -7,6 +7,7 @@
 //! replays it under one policy and gives a [`Row`].
 
 pub mod canaries;
+mod checks;
 mod choice;
 mod controls;
 mod effect;

@@ -1,19 +1,18 @@
 //! Replays a trace as the agent lived it, with a policy acting before each step.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::time::Instant;
 
-use condenser::condensation::{Condensation, RewriteOp};
+use condenser::condensation::Condensation;
 use condenser::condenser::{Condenser, OutcomeKind};
 use condenser::event::{Event, EventId, EventKind, Source};
 use condenser::policy::{Budget, Failure, Policy, State, Summarizer};
 use condenser::profile::ModelProfile;
-use condenser::request::openai::validate_openai_chat;
-use condenser::request::{Bodies, Body, Incremental, Part, Request, Shown, Sizer, Turn, text_of};
+use condenser::request::{Bodies, Incremental, Request, Shown, Sizer, text_of};
 use condenser::tokens::{TokenCounter, Tokens};
 use condenser::view::{Entry, Pushed, View};
 
+use crate::checks::Checks;
 use crate::controls::control_name;
 use crate::evidence::Holding;
 use crate::oracle;
@@ -21,10 +20,6 @@ use crate::prefix::Pieces;
 use crate::row::{Row, Status, Steps, cached};
 use crate::trace::{Held, Log, Prepared};
 use crate::views::{Collector, RecordFacts, Views};
-
-/// Requests are checked against the API's rules after each record that can change their shape, at every step of this
-/// many, and at the last.
-const CHECKED_STEP: usize = 20;
 
 /// What a run is measured under. Tokenizer and rules belong to the [`Prepared`] trace.
 #[derive(Clone, Copy)]
@@ -150,6 +145,7 @@ struct Run<'p, 't> {
     steps: Steps,
     lowering: Incremental,
     pieces: Pieces,
+    checks: Checks,
     shown: ShownNow,
     collector: Option<Collector>,
     /// By event: the items that following its address gives.
@@ -271,6 +267,7 @@ impl<'p, 't> Run<'p, 't> {
             steps: Steps::default(),
             lowering: Incremental::default(),
             pieces: Pieces::default(),
+            checks: Checks::default(),
             shown: ShownNow::default(),
             collector: prepared.keeps_views.then(Collector::default),
             behind: HashMap::new(),
@@ -450,16 +447,10 @@ impl<'p, 't> Run<'p, 't> {
         row.over_window_steps += u64::from(limit.is_some_and(|limit| tokens > limit));
         self.steps.tokens.push(tokens.0);
         self.steps.shared.push(shared.0);
-        let is_last = step + 1 == prepared.steps.len();
-        let is_checked = record.is_some_and(changes_shape) || step.is_multiple_of(CHECKED_STEP) || is_last;
-        if is_checked || observe.is_some() {
+        row.invalid_requests += u64::from(self.checks.is_refused(tail.n_turns, &tail.request));
+        if let Some(observe) = observe {
             let request = Request::build(view, log);
-            if is_checked {
-                row.invalid_requests += u64::from(is_refused(&request));
-            }
-            if let Some(observe) = observe {
-                observe(&Seen { step, view, bodies: log, request: &request, tokens, cached, record });
-            }
+            observe(&Seen { step, view, bodies: log, request: &request, tokens, cached, record });
         }
         for is_habit in self.read_in_full(step) {
             self.row.rereads_habit += u64::from(is_habit);
@@ -542,78 +533,6 @@ impl<'p, 't> Run<'p, 't> {
                     ],
                 );
             }
-        }
-    }
-}
-
-/// Whether a record can do more than exchange one text for another.
-fn changes_shape(record: &Condensation) -> bool {
-    !record.forgotten_event_ids.is_empty()
-        || record.summary.is_some()
-        || record.rewrites.values().any(|rewrite| {
-            !matches!(rewrite.op, RewriteOp::Clear { .. } | RewriteOp::Clip { .. } | RewriteOp::Note { .. })
-        })
-}
-
-/// Whether the API would refuse the request.
-fn is_refused(request: &Request<'_>) -> bool {
-    !validate_openai_chat(&shape(request).to_openai_chat()).is_empty()
-}
-
-/// The request with its long texts cut to a letter: the API's rules look at shape only, and texts would be copied.
-fn shape<'a>(request: &Request<'a>) -> Request<'a> {
-    let cut = |text: &Cow<'a, str>| {
-        let is_blank = text.trim_start().is_empty();
-        Cow::Borrowed(if is_blank { "" } else { "x" })
-    };
-    let part = |part: &Part<'a>| {
-        let body = match &part.body {
-            Body::Text(text) => Body::Text(cut(text)),
-            Body::Image(url) => Body::Image(cut(url)),
-            Body::Thinking(thinking) => Body::Thinking(thinking.clone()),
-            Body::Call { id, name, arguments } => {
-                Body::Call { id: id.clone(), name: name.clone(), arguments: cut(arguments) }
-            }
-        };
-        Part { entry: part.entry, key: part.key, body }
-    };
-    let is_sent = |part: &&Part<'a>| !matches!(part.body, Body::Thinking(_));
-    let turns = request.turns.iter().map(|turn| Turn {
-        speaker: turn.speaker.clone(),
-        parts: turn.parts.iter().filter(is_sent).map(part).collect(),
-    });
-    Request { tools: request.tools, turns: turns.collect(), facts: request.facts }
-}
-
-#[cfg(test)]
-mod tests {
-    use condenser::event::Outcome;
-    use condenser::request::Speaker;
-
-    use super::*;
-
-    #[test]
-    fn a_request_is_refused_for_its_shape_and_not_for_its_texts() {
-        let text = |text: &str| Part { entry: None, key: None, body: Body::Text(text.to_owned().into()) };
-        let turn = |speaker: Speaker, part: Part<'static>| Turn { speaker, parts: vec![part] };
-        let result = || Speaker::Tool { call_id: "a".to_owned(), name: "shell".to_owned(), outcome: Outcome::Ok };
-        let call = || Part {
-            entry: None,
-            key: None,
-            body: Body::Call { id: "a".to_owned(), name: "shell".into(), arguments: "{}".into() },
-        };
-        let ask = || turn(Speaker::User, text("Fix the build."));
-        let cases = [
-            (vec![ask()], false),
-            (vec![ask(), turn(Speaker::Assistant, call()), turn(result(), text("done"))], false),
-            (vec![ask(), turn(Speaker::Assistant, call())], true),
-            (vec![ask(), turn(result(), text("done"))], true),
-            (vec![turn(Speaker::Assistant, text("Hello."))], true),
-            (Vec::new(), true),
-        ];
-        for (turns, expected) in cases {
-            let request = Request { turns, ..Request::default() };
-            assert_eq!(is_refused(&request), expected, "{request:?}");
         }
     }
 }

@@ -17,6 +17,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// As in the command: what is proved of its speed holds for it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Developer commands of the condenser workspace")]
 struct Arguments {

@@ -12,12 +12,7 @@ const MUTANTS: &[(&str, &str, &str, &str)] = &[
     ("input_tokens", "replay.rs", "row.input_tokens += tokens.0", "row.input_tokens = tokens.0"),
     ("peak_tokens", "replay.rs", "row.peak_tokens.max(tokens.0)", "tokens.0"),
     ("over_window_steps", "replay.rs", "limit.is_some_and(|limit| tokens > limit)", "limit.is_some()"),
-    (
-        "invalid_requests",
-        "replay.rs",
-        "&shape(request).to_openai_chat()).is_empty()",
-        "&serde_json::json!({\"messages\": [{\"role\": \"user\", \"content\": \"x\"}]})).is_empty()",
-    ),
+    ("invalid_requests", "checks.rs", "                    None => true,", "                    None => false,"),
     (
         "condensations",
         "replay.rs",
@@ -48,7 +43,12 @@ const MUTANTS: &[(&str, &str, &str, &str)] = &[
     ),
     ("evidence_in_view of rewritten entries", "replay.rs", "|| holds(&shown.rewritten, &found.item);", ";"),
     ("evidence_in_summary", "replay.rs", "!in_view && holds(&shown.summaries, &found.item)", "false"),
-    ("evidence_recoverable", "replay.rs", "behind.binary_search(&found.item).is_ok()", "true"),
+    (
+        "evidence_recoverable",
+        "replay.rs",
+        "sources.filter(|source| holds(&shown.addressed, source))",
+        "sources.filter(|_| true)",
+    ),
     ("evidence_lost", "replay.rs", "Status::Lost\n            };", "Status::InView\n            };"),
     ("evidence_far_total", "evidence.rs", "steps_back >= FAR", "steps_back > 0"),
     ("self_carried", "replay.rs", "self.row.self_carried += uses.self_carried", "self.row.self_carried += 1"),
@@ -92,8 +92,8 @@ const MUTANTS: &[(&str, &str, &str, &str)] = &[
     (
         "oracle",
         "oracle.rs",
-        "if taken.is_empty() || size_of(&state, &record) <= target {",
-        "if !taken.is_empty() || size_of(&state, &record) <= target || true {",
+        "let Some(best) = best else { break };",
+        "let Some(best) = best.filter(|_| false) else { break };",
     ),
 ];
 
