@@ -12,8 +12,8 @@ pub mod responses;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::HashMap;
 
+use hashbrown::HashMap;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -276,10 +276,10 @@ struct Builder<'a> {
     request: Request<'a>,
     /// The response whose assistant turn is the newest turn and may still grow.
     open_run: Option<String>,
-    /// Position of a call to the position of its result.
-    results: HashMap<usize, usize>,
-    /// Position of a call to that of the last answer to it, shown or not.
-    last_answer: HashMap<usize, usize>,
+    /// By position: the position of the call's result.
+    results: Vec<Option<usize>>,
+    /// By position: that of the last answer to the call, shown or not; 0: there is none.
+    last_answer: Vec<usize>,
     /// Answers to no call among the entries.
     orphans: Vec<usize>,
     /// The last of the answers to the calls that were added.
@@ -310,6 +310,8 @@ impl<'a> Builder<'a> {
 
     /// Binds each result to the newest earlier call with its id; the first final answer wins over interim ones.
     fn match_results(&mut self, entries: &Entries<'a>) {
+        self.results = vec![None; entries.len()];
+        self.last_answer = vec![0; entries.len()];
         let mut newest: HashMap<&str, usize> = HashMap::new();
         for (position, (_, shown)) in entries.iter().enumerate() {
             let Shown::Event(kind) = shown else { continue };
@@ -323,9 +325,9 @@ impl<'a> Builder<'a> {
                         self.orphans.push(position);
                         continue;
                     };
-                    self.last_answer.insert(call, position);
-                    let replaces = self.results.get(&call).is_none_or(|&older| is_interim(&entries[older].1));
-                    let loser = if replaces { self.results.insert(call, position) } else { Some(position) };
+                    self.last_answer[call] = position;
+                    let replaces = self.results[call].is_none_or(|older| is_interim(&entries[older].1));
+                    let loser = if replaces { self.results[call].replace(position) } else { Some(position) };
                     self.request.facts.orphan_results += u64::from(loser.is_some());
                 }
                 _ => {}
@@ -473,7 +475,7 @@ impl<'a> Builder<'a> {
         let name = action(&entries[call].1).map(|action| action.tool_name.clone()).unwrap_or_default();
         let mut parts = Vec::new();
         let mut outcome = Outcome::Ok;
-        if let Some(&result) = self.results.get(&call) {
+        if let Some(result) = self.results[call] {
             let (entry, shown) = &entries[result];
             outcome = observation(shown).map_or(Outcome::Ok, |observation| observation.outcome);
             content(&mut parts, *entry, shown, |kind| match kind {

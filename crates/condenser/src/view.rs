@@ -8,10 +8,11 @@ mod marks;
 mod openhands;
 mod sound;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::condensation::{Condensation, Rewrite};

@@ -3,12 +3,12 @@
 //! A request is a sequence of pieces: the tools, then for each message its head and its parts. Each distinct piece is
 //! stored and hashed once, so that two requests are compared number by number.
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use condenser::event::Outcome;
 use condenser::request::{Body, Part, Request, Sizer, Speaker, TOKENS_PER_MESSAGE};
 use condenser::tokens::{TokenCounter, Tokens};
+use hashbrown::HashMap;
 
 /// All pieces of the requests of one run.
 #[derive(Debug, Default)]

@@ -1,6 +1,5 @@
 //! Replays a trace as the agent lived it, with a policy acting before each step.
 
-use std::collections::HashMap;
 use std::time::Instant;
 
 use condenser::condensation::Condensation;
@@ -11,6 +10,7 @@ use condenser::profile::ModelProfile;
 use condenser::request::{Bodies, Incremental, Request, Shown, Sizer, text_of};
 use condenser::tokens::{TokenCounter, Tokens};
 use condenser::view::{Entry, Pushed, View};
+use hashbrown::HashMap;
 
 use crate::checks::Checks;
 use crate::controls::control_name;
@@ -162,10 +162,30 @@ struct ShownNow {
     /// What an entry that is not shown as stored holds, by its key.
     holdings: HashMap<(usize, usize), Holding>,
     /// By item: how many rewritten entries hold it, and how many summaries.
-    rewritten: HashMap<u32, u32>,
-    summaries: HashMap<u32, u32>,
+    rewritten: Counts,
+    summaries: Counts,
     /// By event: how many shown entries hold its address.
-    addressed: HashMap<usize, u32>,
+    addressed: Counts,
+}
+
+/// How often each of some numbers is held.
+#[derive(Default)]
+struct Counts(Vec<u32>);
+
+impl Counts {
+    fn change(&mut self, numbers: impl Iterator<Item = usize>, comes: bool) {
+        for number in numbers {
+            if number >= self.0.len() {
+                self.0.resize(number + 1, 0);
+            }
+            let count = &mut self.0[number];
+            *count = if comes { *count + 1 } else { count.saturating_sub(1) };
+        }
+    }
+
+    fn any(&self, number: usize) -> bool {
+        self.0.get(number).is_some_and(|count| *count > 0)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -222,22 +242,16 @@ impl ShownNow {
     }
 
     fn count(&mut self, prepared: &Prepared<'_>, log: &Log<'_>, entry: ShownEntry, comes: bool) {
-        fn change<K: Eq + std::hash::Hash + Copy>(counts: &mut HashMap<K, u32>, keys: &[K], comes: bool) {
-            for &key in keys {
-                let count = counts.entry(key).or_default();
-                *count = if comes { *count + 1 } else { count.saturating_sub(1) };
-            }
-        }
         let Some(key) = entry.key else {
             self.as_stored[entry.seq] = comes;
             let event = log.event(entry.seq).and_then(|event| prepared.by_id.get(&event.id));
             let addresses = event.map_or(&[][..], |&event| prepared.evidence.addresses(event));
-            return change(&mut self.addressed, addresses, comes);
+            return self.addressed.change(addresses.iter().copied(), comes);
         };
         let Some(holding) = self.holdings.get(&key) else { return };
         let items = if entry.is_summary { &mut self.summaries } else { &mut self.rewritten };
-        change(items, &holding.items, comes);
-        change(&mut self.addressed, &holding.addresses, comes);
+        items.change(holding.items.iter().map(|&item| item as usize), comes);
+        self.addressed.change(holding.addresses.iter().copied(), comes);
     }
 }
 
@@ -480,18 +494,16 @@ impl<'p, 't> Run<'p, 't> {
         self.row.self_carried += uses.self_carried;
         let start = prepared.steps[step].events.start;
         let shown = &self.shown;
-        fn holds<K: Eq + std::hash::Hash>(counts: &HashMap<K, u32>, key: &K) -> bool {
-            counts.get(key).is_some_and(|count| *count > 0)
-        }
         for found in &uses.first {
+            let item = found.item as usize;
             let as_stored = |event: usize| shown.as_stored[self.seqs[event]];
-            let in_view = prepared.evidence.holders_before(found.item, start).any(as_stored)
-                || holds(&shown.rewritten, &found.item);
-            let in_summary = !in_view && holds(&shown.summaries, &found.item);
+            let in_view =
+                prepared.evidence.holders_before(found.item, start).any(as_stored) || shown.rewritten.any(item);
+            let in_summary = !in_view && shown.summaries.any(item);
             let mut is_recoverable = false;
             if !in_view && !in_summary {
                 let sources = prepared.evidence.shown_sources(found.item, start, step, &prepared.presence);
-                for source in sources.filter(|source| holds(&shown.addressed, source)) {
+                for source in sources.filter(|source| shown.addressed.any(*source)) {
                     let id = &prepared.events[source].id;
                     let behind = self.behind.entry(source);
                     let behind = behind.or_insert_with(|| prepared.evidence.behind(id, prepared));

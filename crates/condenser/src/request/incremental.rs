@@ -1,7 +1,8 @@
 //! Lowering one view after another, and of each only what is not as in the one before.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashMap};
 
 use super::{Bodies, Builder, Request, Shown, Speaker, key_of};
 use crate::event::EventKind;
@@ -18,12 +19,11 @@ pub struct Incremental {
     entries: Vec<Option<(usize, usize)>>,
     /// Where turns begin that no earlier entry has a part in, and whose earlier calls have no later answers.
     starts: Vec<Start>,
-    /// The calls of that view and their positions, oldest first.
+    /// The positions of the calls of that view with the hashes of their ids, oldest first.
     calls: Vec<(usize, u64)>,
-    by_call: HashMap<u64, Vec<usize>>,
     /// Position and log position of the system prompt with the tools.
     tools: Option<(usize, usize)>,
-    hasher: RandomState,
+    hasher: DefaultHashBuilder,
 }
 
 /// A place from which a request can be built on its own.
@@ -94,6 +94,12 @@ impl Incremental {
 
     /// The position of a kept call to which an answer after `start` belongs, the earliest if there are several.
     fn reached_by(&self, builder: &Builder<'_>, entries: &[(Entry<'_>, Shown<'_>)], start: usize) -> Option<usize> {
+        if builder.orphans.is_empty() {
+            return None;
+        }
+        let n_before = self.calls.partition_point(|(position, _)| *position < start);
+        let newest: HashMap<u64, usize> =
+            self.calls[..n_before].iter().map(|&(position, call)| (call, position)).collect();
         let call = |&orphan: &usize| {
             let EventKind::Observation(observation) = (match &entries[orphan].1 {
                 Shown::Event(kind) => &**kind,
@@ -101,8 +107,7 @@ impl Incremental {
             }) else {
                 return None;
             };
-            let positions = self.by_call.get(&self.hasher.hash_one(&observation.call_id))?;
-            positions[..positions.partition_point(|&position| position < start)].last().copied()
+            newest.get(&self.hasher.hash_one(&observation.call_id)).copied()
         };
         builder.orphans.iter().filter_map(call).min()
     }
@@ -113,9 +118,8 @@ impl Incremental {
         self.entries.extend(view.iter().skip(start.entry).map(key_of));
         let n_starts = self.starts.partition_point(|known| known.entry <= start.entry);
         self.starts.truncate(n_starts);
-        while let Some((_, call)) = self.calls.pop_if(|(position, _)| *position >= start.entry) {
-            self.by_call.get_mut(&call).and_then(Vec::pop);
-        }
+        let n_calls = self.calls.partition_point(|(position, _)| *position < start.entry);
+        self.calls.truncate(n_calls);
         self.tools = self.tools.filter(|(position, _)| *position < start.entry);
     }
 
@@ -136,7 +140,6 @@ impl Incremental {
             {
                 let call = self.hasher.hash_one(&action.call_id);
                 self.calls.push((entry.index(), call));
-                self.by_call.entry(call).or_default().push(entry.index());
             }
         }
         let begins = builder.request.turns.len() > n_turns && !builder.joined && builder.reach < index;
@@ -145,8 +148,7 @@ impl Incremental {
         }
         let newest = builder.request.turns.last();
         builder.has_user |= newest.is_some_and(|turn| turn.speaker == Speaker::User);
-        let answers = (index..end).filter_map(|call| builder.last_answer.get(&call));
-        builder.reach = answers.copied().fold(builder.reach, usize::max);
+        builder.reach = builder.last_answer[index..end].iter().copied().fold(builder.reach, usize::max);
         end
     }
 }
