@@ -203,6 +203,53 @@ mod llm {
     }
 
     #[test]
+    fn canaries_go_through_summaries_that_a_small_model_wrote() {
+        let folder = folder();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let tape = root.join("fixtures/models/gemma-3-270m.canaries.jsonl");
+        // Nothing listens there: every answer is played.
+        let text = format!(
+            "api = \"openai\"\nmodel = \"gemma-3-270m\"\nbase_url = \"http://127.0.0.1:9/v1\"\nkey_env = \"\"\n\
+             window = 4096\nmax_output = 64\nbody = {{ stop = [\"\\n\"] }}\ncassette = {{ path = {tape:?} }}\n"
+        );
+        let summaries = folder.path().join("summaries.toml");
+        std::fs::write(&summaries, text).expect("a file");
+        let canaries = |window: &str| {
+            let summaries = summaries.display().to_string();
+            let arguments = [
+                "canaries",
+                "fixtures/traces/tally-csv.pi.jsonl",
+                "--policy",
+                "llm-summarizing",
+                "--seeds",
+                "1",
+                "--depths",
+                "0.1",
+                "--window",
+                window,
+                "--tokenizer",
+                "chars/4",
+                "--summarizer",
+                &summaries,
+                "--format",
+                "json",
+            ];
+            run(&root, &arguments)
+        };
+        let cells = record(&canaries("30%"));
+        let cells = cells.as_array().expect("a list");
+        // Eight kinds, five rounds.
+        assert_eq!(cells.len(), 40);
+        for cell in cells {
+            assert_eq!((&cell["summarizer"], &cell["n"]), (&"openai/gemma-3-270m".into(), &1.into()));
+            // It answers with scraps of its prompt.
+            assert_eq!(cell["in_summary"], 0, "{cell}");
+        }
+        let output = canaries("50%");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("summaries are not on the cassette"));
+    }
+
+    #[test]
     fn a_file_that_cannot_be_used_is_refused_with_its_name() {
         let folder = folder();
         for (text, expected) in [
