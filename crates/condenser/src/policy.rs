@@ -3,10 +3,12 @@
 //! A [`Policy`] is a plain, deterministic function of the [`State`]. Whatever it must remember stands in the
 //! condensation records it made itself.
 
+use std::any::Any;
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +39,7 @@ pub struct State<'a> {
     pub recall: bool,
     overflow: Option<Overflow>,
     sizes: OnceCell<(Tokens, Vec<Tokens>)>,
+    once: RefCell<Vec<Rc<dyn Any>>>,
 }
 
 /// What a request that the provider refused as too long has to come to.
@@ -71,6 +74,7 @@ impl<'a> State<'a> {
             recall: true,
             overflow: None,
             sizes: OnceCell::new(),
+            once: RefCell::default(),
         }
     }
 
@@ -86,7 +90,23 @@ impl<'a> State<'a> {
         self.budgets = self.budgets.within(harder);
         self.budget = self.budgets.budget();
         self.overflow = Some(Overflow { in_a_row, most });
+        self.once.take();
         self
+    }
+
+    /// What `make` gives, computed once for this state and key: [`Policy::requirement`] and [`Policy::plan`] often need
+    /// the same. `key` holds all that it depends on besides the state, which are settings as a rule. The public fields
+    /// are to be set before.
+    pub fn once<K: PartialEq + Clone + 'static, T: 'static>(&self, key: &K, make: impl FnOnce() -> T) -> Rc<T> {
+        let known = self.once.borrow().iter().find_map(|known| {
+            let (of, known) = known.downcast_ref::<(K, Rc<T>)>()?;
+            (of == key).then(|| Rc::clone(known))
+        });
+        known.unwrap_or_else(|| {
+            let made = Rc::new(make());
+            self.once.borrow_mut().push(Rc::new((key.clone(), Rc::clone(&made))));
+            made
+        })
     }
 
     pub(crate) fn overflow(&self) -> Option<Overflow> {

@@ -109,13 +109,18 @@ pub fn python_lines(text: &str) -> impl Iterator<Item = &str> {
         if rest.is_empty() {
             return None;
         }
-        let is_end = |c: char| matches!(c, '\n'..='\r' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}');
-        let Some((at, end)) = rest.char_indices().find(|(_, c)| is_end(*c)) else {
+        // By bytes: U+0085, U+2028 and U+2029 are the ends that take more than one.
+        let length = |at: usize| match &rest.as_bytes()[at..] {
+            [b'\r', b'\n', ..] | [0xc2, 0x85, ..] => 2,
+            [b'\n'..=b'\r' | 0x1c..=0x1e, ..] => 1,
+            [0xe2, 0x80, 0xa8 | 0xa9, ..] => 3,
+            _ => 0,
+        };
+        let Some(at) = (0..rest.len()).find(|&at| length(at) > 0) else {
             return Some(std::mem::take(&mut rest));
         };
         let line = &rest[..at];
-        rest = &rest[at..];
-        rest = rest.strip_prefix("\r\n").unwrap_or(&rest[end.len_utf8()..]);
+        rest = &rest[at + length(at)..];
         Some(line)
     })
 }
@@ -184,7 +189,7 @@ impl Printer {
             }
             Value::Object(fields) => {
                 let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
-                if self.is_javascript {
+                if self.is_javascript && fields.iter().any(|(key, _)| array_index(key).is_some()) {
                     fields.sort_by_key(|(key, _)| array_index(key).map_or((1, 0), |index| (0, index)));
                 }
                 out.push_str("{");
@@ -200,7 +205,9 @@ impl Printer {
     }
 
     fn number(&self, number: &Number) -> String {
+        const EXACT: u64 = 1 << 53;
         match number.as_f64() {
+            Some(_) if number.as_i64().is_some_and(|integer| integer.unsigned_abs() <= EXACT) => number.to_string(),
             Some(float) if self.is_javascript => js_number(float),
             Some(float) if number.is_f64() => python_float(float),
             _ => number.to_string(),
@@ -211,7 +218,8 @@ impl Printer {
         out.push_str("\"");
         let mut rest = text;
         // What stays as it is goes out in one piece.
-        while let Some(at) = rest.find(|c: char| matches!(c, '"' | '\\') || c < ' ' || self.is_ascii && c > '~') {
+        let is_escaped = |byte: u8| matches!(byte, b'"' | b'\\' | ..b' ') || self.is_ascii && byte > b'~';
+        while let Some(at) = rest.bytes().position(is_escaped) {
             let (plain, escaped) = rest.split_at(at);
             out.push_str(plain);
             let mut chars = escaped.chars();

@@ -70,8 +70,12 @@ impl ObservationMasking {
         floor > Tokens::ZERO && state.tokens() < floor
     }
 
-    /// The masks to put on, with what each saves.
+    /// The masks to put on.
     pub(crate) fn edit(&self, state: &State<'_>) -> Edit {
+        Edit::clone(&state.once(&self.settings, || self.masks(state)))
+    }
+
+    fn masks(&self, state: &State<'_>) -> Edit {
         let mut edit = Edit::default();
         let results: Vec<usize> =
             state.view.iter().filter(|e| e.class() == Class::Observation).map(|e| e.index()).collect();
@@ -129,7 +133,7 @@ impl Policy for ObservationMasking {
     }
 
     fn requirement(&self, state: &State<'_>) -> Requirement {
-        if self.is_gated(state) || self.edit(state).is_empty() {
+        if self.is_gated(state) || state.once(&self.settings, || self.masks(state)).is_empty() {
             Requirement::None
         } else {
             Requirement::Soft(vec![Reason::Policy])

@@ -1,5 +1,7 @@
 //! The peer as policies.
 
+use std::rc::Rc;
+
 use condenser::attempts::OVERFLOW;
 use condenser::event::EventKind;
 use condenser::{
@@ -39,7 +41,15 @@ impl Cline {
         Self { is_agentic: true, settings }
     }
 
-    /// Why and to what size to compact.
+    /// The messages, and why and to what size to compact them.
+    fn decided(&self, state: &State<'_>) -> Rc<(Store, Option<(Mode, Budget)>)> {
+        state.once(&self.settings, || {
+            let store = Store::new(state);
+            let due = self.due(state, &store);
+            (store, due)
+        })
+    }
+
     fn due(&self, state: &State<'_>, store: &Store) -> Option<(Mode, Budget)> {
         let (system, tools) = prompt(state);
         let request = peer::request_tokens(&system, &store.messages, &tools, &self.settings);
@@ -153,7 +163,7 @@ impl Policy for Cline {
         if state.view.has_unhandled_request() {
             return Requirement::Hard(vec![Reason::Request]);
         }
-        match self.due(state, &Store::new(state)) {
+        match self.decided(state).1 {
             Some((Mode::Auto, _)) => Requirement::Soft(vec![Reason::Tokens]),
             Some(_) => Requirement::Hard(vec![Reason::Tokens]),
             None => Requirement::None,
@@ -161,15 +171,15 @@ impl Policy for Cline {
     }
 
     fn plan(&self, state: &State<'_>, tried: &[Failure]) -> Result<Plan, NoPlan> {
-        let store = Store::new(state);
-        let Some((mode, budget)) = self.due(state, &store) else { return Ok(Plan::Keep) };
+        let decided = self.decided(state);
+        let (store, Some((mode, budget))) = &*decided else { return Ok(Plan::Keep) };
         let basic = |fallback| {
-            let edit = self.keep(state, &store, &budget).ok_or(NoPlan::NoLegalCut)?;
+            let edit = self.keep(state, store, budget).ok_or(NoPlan::NoLegalCut)?;
             Ok(Plan::Edit(Edit { fallback, ..edit }))
         };
-        let is_agentic = self.is_agentic && mode != Mode::OverflowRecovery;
+        let is_agentic = self.is_agentic && *mode != Mode::OverflowRecovery;
         match tried {
-            [] if is_agentic => self.summarize(state, &store, &budget).ok_or(NoPlan::NoLegalCut),
+            [] if is_agentic => self.summarize(state, store, budget).ok_or(NoPlan::NoLegalCut),
             [] => basic(self.is_agentic.then_some(BASIC)),
             // A summary without text is no failure there: nothing is compacted.
             [Failure::Summarizer(SummarizeError::Empty)] => Err(NoPlan::Exhausted),

@@ -1,5 +1,7 @@
 //! The peer as policies.
 
+use std::rc::Rc;
+
 use condenser::{Edit, Failure, NoPlan, Plan, Policy, Reason, Requirement, State};
 use serde::{Deserialize, Serialize};
 
@@ -23,16 +25,22 @@ pub enum Processor {
 #[derive(Clone, Debug)]
 pub struct SweAgent {
     name: String,
+    /// The processor and its settings, as text.
+    key: String,
     processor: Processor,
 }
 
 impl SweAgent {
     /// The policy of this processor.
     pub fn new(name: impl Into<String>, processor: Processor) -> Self {
-        Self { name: name.into(), processor }
+        Self { name: name.into(), key: format!("{processor:?}"), processor }
     }
 
-    fn edit(&self, state: &State<'_>) -> Result<Edit, ProcessError> {
+    fn edit(&self, state: &State<'_>) -> Rc<Result<Edit, ProcessError>> {
+        state.once(&self.key, || self.processed(state))
+    }
+
+    fn processed(&self, state: &State<'_>) -> Result<Edit, ProcessError> {
         let (places, history): (Vec<usize>, Vec<Entry>) = adapter::history(state).into_iter().unzip();
         let placed = |sent: Vec<Entry>| places.iter().copied().zip(sent).collect();
         let sent: Vec<(usize, Entry)> = match &self.processor {
@@ -52,7 +60,7 @@ impl Policy for SweAgent {
     }
 
     fn requirement(&self, state: &State<'_>) -> Requirement {
-        match self.edit(state) {
+        match &*self.edit(state) {
             Ok(edit) if edit.is_empty() => Requirement::None,
             _ => Requirement::Soft(vec![Reason::Policy]),
         }
@@ -62,7 +70,7 @@ impl Policy for SweAgent {
         if !tried.is_empty() {
             return Err(NoPlan::Exhausted);
         }
-        let edit = self.edit(state).map_err(|_| NoPlan::NoLegalCut)?;
+        let edit = (*self.edit(state)).clone().map_err(|_| NoPlan::NoLegalCut)?;
         Ok(if edit.is_empty() { Plan::Keep } else { Plan::Edit(edit) })
     }
 
