@@ -534,14 +534,18 @@
   }
 
   const unpacked = new Map();
-  // Opens a trace, with a policy and a window where they are given.
+  let wanted = 0;
+  // Opens a trace, with a policy and a window where they are given. Of several asked for at once the last one stays.
   report.open = async (data, index, chosen = {}) => {
+    const turn = ++wanted;
+    by("detail").setAttribute("aria-busy", "true");
     if (!unpacked.has(index)) unpacked.set(index, report.unpack(`trace-${index}`));
     const block = await unpacked.get(index);
-    if (!block.rows.length) return null;
-    const detail = new Detail(data, index, block, chosen);
+    if (turn !== wanted) return;
+    by("detail").removeAttribute("aria-busy");
+    if (!block.rows.length) return;
+    new Detail(data, index, block, chosen);
     by("trace").focus();
     by("detail").scrollIntoView({ block: "start" });
-    return detail;
   };
 })();

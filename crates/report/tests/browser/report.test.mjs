@@ -57,15 +57,19 @@ const visit = async (file, act, { width = 1280, height = 900, colorScheme = "lig
   await context.close();
 };
 
+// A trace is unpacked after the click that asks for it.
+const opened = (page) => page.waitForFunction(() => !document.querySelector("#detail[aria-busy]") && document.querySelector("#log li"));
+
 const open = async (page, name, policy) => {
   await page.locator("#traces-table tbody button", { hasText: name }).first().click();
-  await page.waitForSelector("#log li");
+  await opened(page);
   if (policy) {
     const value = await page.locator("#detail-policy option").evaluateAll((options, policy) => options.find((it) => it.textContent.split(" – ")[0] === policy).value, policy);
     await page.selectOption("#detail-policy", value);
   }
 };
 
+// Texts are read with `textContent`: what is scrolled out of sight is not drawn, and has no `innerText`.
 const cells = (page, id) => page.locator(`#${id} tbody tr`).evaluateAll((rows) => rows.map((row) => [...row.children].map((cell) => cell.textContent)));
 
 // What is folded is filled when it opens, and the page hears of that after the click.
@@ -96,7 +100,7 @@ test("the page holds everything it needs, and fits", async () => {
   for (const [width, colorScheme] of [[1280, "light"], [1280, "dark"], [360, "light"]]) {
     await visit(at("fixtures.html"), async (page) => {
       await fitsWidth(page);
-      assert.match(await page.locator("main").innerText(), /do not say[^]*would still have been solved/);
+      assert.match(await page.locator("main").textContent(), /do not say[^]*would still have been solved/);
       await open(page, "kvlog");
       await fitsWidth(page);
     }, { width, colorScheme });
@@ -163,9 +167,9 @@ test("filters choose policies, window, prices and trace, for table and charts", 
     await page.selectOption("#filter-trace", { label: "fixtures/traces/next-run.traj" });
     assert.ok((await page.locator("#comparison-table thead th").allTextContents()).includes("records"));
     await page.locator("#comparison-table tbody button").first().click();
-    await page.waitForSelector("#log li");
-    assert.match(await page.locator("#trace").innerText(), /next-run/);
-    assert.match(await page.locator("#detail-policy option:checked").innerText(), /^observation-masking/);
+    await opened(page);
+    assert.match(await page.locator("#trace").textContent(), /next-run/);
+    assert.match(await page.locator("#detail-policy option:checked").textContent(), /^observation-masking/);
   });
 });
 
@@ -197,10 +201,10 @@ test("a step shows the log beside what the model was shown, as the command shows
       for (const step of [40, 97]) {
         const shown = JSON.parse(condenser("view", trace, "--policy", policy, "--window", "8k", "--step", String(step), "--format", "json"));
         await page.locator("#step").fill(String(step));
-        const status = await page.locator("#step-status").innerText();
+        const status = await page.locator("#step-status").textContent();
         assert.match(status, new RegExp(`^Step ${step} of 112: ${(shown.tokens / 1e3).toFixed(1).replace(/\.0$/, "")}k tokens`));
         assert.equal(await page.locator("#view li").count(), shown.view.length);
-        assert.match(await page.locator("#view ~ *, .column h3 small").last().innerText(), new RegExp(`^${shown.view.length} entries`));
+        assert.match(await page.locator("#view ~ *, .column h3 small").last().textContent(), new RegExp(`^${shown.view.length} entries`));
       }
     }
     // What a state says of the log holds in the view.
@@ -212,7 +216,7 @@ test("a step shows the log beside what the model was shown, as the command shows
     assert.equal(await page.locator("#log li:visible").count(), count("rewritten"));
     const rewritten = page.locator("#view li", { has: page.locator(".state.rewritten") }).first();
     await unfold(page, rewritten.locator("summary"));
-    assert.match(await rewritten.locator(".body").innerText(), /\[event /);
+    assert.match(await rewritten.locator(".body").textContent(), /\[event /);
   });
 });
 
@@ -223,12 +227,12 @@ test("steps go by buttons, condensation by condensation, and say why", async () 
     const step = async () => +(await page.locator("#step").inputValue());
     await page.getByRole("button", { name: "First step" }).click();
     assert.equal(await step(), 1);
-    assert.match(await page.locator("#step-reason").innerText(), /has not acted so far/);
+    assert.match(await page.locator("#step-reason").textContent(), /has not acted so far/);
     const records = (await cells(page, "records-table")).map((row) => +row[0].replace("step ", ""));
     for (const record of records.slice(0, 4)) {
       await page.getByRole("button", { name: "Next condensation" }).click();
       assert.equal(await step(), record);
-      assert.match(await page.locator("#step-reason").innerText(), /Why: the request was too large\. What: \d+ forgotten, .*summary written; from [\d.k]+ to/);
+      assert.match(await page.locator("#step-reason").textContent(), /Why: the request was too large\. What: \d+ forgotten, .*summary written; from [\d.k]+ to/);
     }
     assert.ok((await page.locator("#log .state.summary").count()) > 3);
     await page.getByRole("button", { name: "Previous condensation" }).click();
@@ -252,13 +256,13 @@ test("what was lost leads to where it was and to where it was needed", async () 
       await line.getByRole("button", { name: source }).click();
       const event = page.locator(`#event-${source.replace("event ", "")}`);
       assert.ok(await event.evaluate((it) => it.contains(document.activeElement) && it.querySelector("details").open));
-      await event.locator(".body").waitFor();
-      const text = await event.innerText();
+      await event.locator(".body").waitFor({ state: "attached" });
+      const text = await event.textContent();
       if (text.includes(item)) seen += 1;
       else assert.match(text, /characters left out/);
       await line.getByRole("button", { name: needed }).click();
       assert.equal(await page.locator("#step").inputValue(), needed.replace("step ", ""));
-      assert.equal(await event.locator(".state").innerText(), "forgotten");
+      assert.equal(await event.locator(".state").textContent(), "forgotten");
     }
     assert.ok(seen > 0);
     await page.selectOption("#uses-only", "all");
@@ -274,16 +278,17 @@ test("a search finds events of the log, one after the other", async () => {
     await page.fill("#log-search", "csv");
     const found = await page.locator("#log li:visible").count();
     assert.ok(found > 0 && found < all);
-    assert.match(await page.locator("#log-matches").innerText(), new RegExp(`^${found} events?$`));
+    assert.match(await page.locator("#log-matches").textContent(), new RegExp(`^${found} events?$`));
     const targets = [];
     for (let press = 0; press < 2; press++) {
       await page.locator("#log-search").press("Enter");
       targets.push(await page.locator("#log li.target").getAttribute("id"));
     }
     assert.notEqual(targets[0], targets[1]);
-    assert.match((await page.locator("#log li.target").innerText()).toLowerCase(), /csv|left out/);
+    await page.locator("#log li.target .body").waitFor({ state: "attached" });
+    assert.match((await page.locator("#log li.target").textContent()).toLowerCase(), /csv|left out/);
     await page.fill("#log-search", "zzz-nowhere");
-    assert.equal(await page.locator("#log-matches").innerText(), "No event fits");
+    assert.equal(await page.locator("#log-matches").textContent(), "No event fits");
     await page.fill("#log-search", "");
     assert.equal(await page.locator("#log li:visible").count(), all);
   });
@@ -320,7 +325,7 @@ test("from the top to an event of the log by keyboard alone", async () => {
     const before = +(await page.locator("#step").inputValue());
     await page.keyboard.press("ArrowLeft");
     assert.equal(+(await page.locator("#step").inputValue()), before - 1);
-    assert.match(await page.locator("#step-status").innerText(), new RegExp(`^Step ${before - 1} of`));
+    assert.match(await page.locator("#step-status").textContent(), new RegExp(`^Step ${before - 1} of`));
     await tabTo((now) => now.inside === "log" && now.tag === "SUMMARY");
     await page.keyboard.press("Enter");
     await page.waitForSelector("#log details[open] .body");
@@ -341,7 +346,7 @@ test("light and dark follow the system, and the button decides otherwise", async
       const seen = [];
       for (let press = 0; press < 3; press++) {
         await page.locator("#theme").click();
-        seen.push(`${await page.locator("#theme").innerText()} ${await paper(page)}`);
+        seen.push(`${await page.locator("#theme").textContent()} ${await paper(page)}`);
       }
       colors.push(seen);
     }, { colorScheme });
@@ -425,16 +430,16 @@ test("a trace made to attack is shown as text, and does nothing", async () => {
   assert.ok(html.length < 3e6);
   assert.ok(![..."\u0000\u001b\u202e\u2066\u2028"].some((c) => html.includes(c)), "a control character got in");
   await visit(at("hostile.html"), async (page) => {
-    await page.waitForSelector("#log li");
+    await opened(page);
     for (const policy of await page.locator("#detail-policy option").evaluateAll((all) => all.map((it) => it.value))) {
       await page.selectOption("#detail-policy", policy);
       for (const step of ["1", "3", "5"]) await page.locator("#step").fill(step);
     }
     await page.selectOption("#uses-only", "all");
     for (const summary of await page.locator("#log summary, #view summary, figure summary").all()) await unfold(page, summary);
-    const text = await page.locator("#detail-body").innerText();
+    const text = await page.locator("#detail-body").textContent();
     for (const shown of ["</script><script>window.hacked=1", "␛[31mred", "␀", "⟦U+202E⟧", "<b onclick=hacked=5>bash</b>␛[2J", "characters left out"]) assert.ok(text.includes(shown), shown);
-    assert.match(await page.locator("#trace").innerText(), /a<img src=x onerror=window\.hacked=4>&quot;'⟦U\+202E⟧/);
+    assert.match(await page.locator("#trace").textContent(), /a<img src=x onerror=window\.hacked=4>&quot;'⟦U\+202E⟧/);
     const found = await page.evaluate(() => ({
       hacked: window.hacked,
       elements: [...document.querySelectorAll("body img, body b, body iframe, body object, body a[href^='javascript'], [onerror], [onload], [onclick]")].length,
@@ -460,12 +465,12 @@ test("a trace that is gone or has changed is shown without its texts, and the pa
   await visit(at("gone.html"), async (page) => {
     for (const [name, reason] of [["tally", "has changed"], ["wrap", "not there any more"]]) {
       await open(page, name, "forget-all");
-      assert.match(await page.locator("#missing").innerText(), new RegExp(reason));
+      assert.match(await page.locator("#missing").textContent(), new RegExp(reason));
       assert.ok((await page.locator("#log li").count()) > 5);
       assert.ok((await page.locator("#view li").count()) > 0);
       assert.ok((await cells(page, "uses-table")).length > 0);
     }
-    assert.match(await page.locator("#retention-body").innerText(), /This run has no probes/);
+    assert.match(await page.locator("#retention-body").textContent(), /This run has no probes/);
   });
   // The traces are found again where somebody says they are.
   const found = report(at("gone-run"), at("found.html"), join(CONDENSER_ROOT, "fixtures/traces"));
@@ -483,9 +488,8 @@ test("recorded traces of all formats are reported", { skip: CONDENSER_TRACES ? f
     console.log(`recorded traces: ${n}, ready after ${await page.evaluate(() => document.documentElement.dataset.ready)} ms`);
     for (let trace = 0; trace < n; trace += Math.ceil(n / 12)) {
       await page.locator("#traces-table tbody tr button").nth(trace).click();
-      await page.waitForFunction((trace) => document.querySelectorAll("#traces-table tbody tr")[trace].className === "selected", trace);
-      await page.waitForSelector("#log li");
-      assert.match(await page.locator("#step-status").innerText(), /^Step \d+ of/);
+      await opened(page);
+      assert.match(await page.locator("#step-status").textContent(), /^Step \d+ of/);
     }
   });
 });
