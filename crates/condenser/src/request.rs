@@ -10,8 +10,10 @@ mod incremental;
 pub mod openai;
 pub mod responses;
 
+use std::any::{Any, TypeId};
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use hashbrown::HashMap;
 use serde::Serialize;
@@ -590,6 +592,7 @@ pub struct Sizer<'c> {
     parts: RefCell<HashMap<PartKey, Tokens>>,
     tools: RefCell<HashMap<usize, Tokens>>,
     newest: RefCell<Sizes>,
+    derived: RefCell<HashMap<(TypeId, (usize, usize)), Rc<dyn Any>>>,
 }
 
 /// The sizes of the request that was measured last.
@@ -609,7 +612,13 @@ impl std::fmt::Debug for Sizer<'_> {
 impl<'c> Sizer<'c> {
     /// A sizer for the requests of one log.
     pub fn new(counter: &'c dyn TokenCounter) -> Self {
-        Self { counter, parts: RefCell::default(), tools: RefCell::default(), newest: RefCell::default() }
+        Self {
+            counter,
+            parts: RefCell::default(),
+            tools: RefCell::default(),
+            newest: RefCell::default(),
+            derived: RefCell::default(),
+        }
     }
 
     /// The size of a view's whole request, and of each entry of the view, as [`Request::tokens`] and
@@ -637,6 +646,19 @@ impl<'c> Sizer<'c> {
     /// The counter.
     pub fn counter(&self) -> &'c dyn TokenCounter {
         self.counter
+    }
+
+    /// What `make` gives for what an entry shows, made once for a log, whatever views the entry is in. `T` says what it
+    /// is; it depends on nothing but the entry and its body.
+    pub fn derived<T: 'static>(&self, entry: Entry<'_>, make: impl FnOnce() -> T) -> Rc<T> {
+        let Some(key) = key_of(entry) else { return Rc::new(make()) };
+        let key = (TypeId::of::<T>(), key);
+        let known = self.derived.borrow().get(&key).and_then(|known| Rc::clone(known).downcast().ok());
+        known.unwrap_or_else(|| {
+            let made = Rc::new(make());
+            self.derived.borrow_mut().insert(key, made.clone());
+            made
+        })
     }
 
     /// The size of a text.

@@ -4,6 +4,7 @@
 mod common;
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, mpsc};
 
 use condenser::condenser::{OutcomeFacts, pinned_digest};
@@ -11,7 +12,7 @@ use condenser::event::{
     Action, CondensationRequest, Message, Observation, Pin, Role, Source, SystemPrompt, Undo, Usage,
 };
 use condenser::recall::Redact;
-use condenser::request::{Facts, openai::validate_openai_chat};
+use condenser::request::{Facts, Shown, openai::validate_openai_chat};
 use condenser::shadow::shadow;
 use condenser::tokens::CharsPer4;
 use condenser::{
@@ -972,4 +973,49 @@ fn a_session_in_shadow_mode_differs_from_the_plain_session_in_nothing() {
     assert_eq!(first.only_host, host_record.forgotten_event_ids);
     assert!(first.both.is_empty() && first.after_ours < first.before && first.after_host < first.after_ours);
     assert_eq!(last[0].ours, Err("on purpose".into()));
+}
+
+#[test]
+fn what_requirement_and_plan_both_need_is_made_once_for_a_state_and_a_key() {
+    let events = log();
+    let view = View::replay(&events, Rules::Sound);
+    let sizer = Sizer::new(&CharsPer4);
+    let state = State::new(&view, &events, &sizer, Budget { window: Some(Tokens(1000)), reserve: Tokens::ZERO });
+    let made = Cell::new(0);
+    let limit = |state: &State<'_>, key: u32| {
+        *state.once(&key, || {
+            made.set(made.get() + 1);
+            state.budget.limit()
+        })
+    };
+    assert_eq!([1, 1, 2, 1].map(|key| limit(&state, key)), [Some(Tokens(1000)); 4]);
+    assert_eq!(made.get(), 2);
+    assert_eq!(*state.once(&1_u32, || "of another type"), "of another type");
+    let harder = state.rejected(Rejection { limit: None });
+    assert!(limit(&harder, 1) < Some(Tokens(1000)), "the budget has changed, and so has what depends on it");
+    assert_eq!(made.get(), 3);
+}
+
+#[test]
+fn what_an_entry_gives_is_made_again_only_for_what_is_shown_in_its_place() {
+    let mut events = log();
+    let sizer = Sizer::new(&CharsPer4);
+    let made = Cell::new(0);
+    let lengths = |events: &[Event]| -> Vec<usize> {
+        let view = View::replay(events, Rules::Sound);
+        let length = |entry: condenser::Entry<'_>| {
+            *sizer.derived(entry, || {
+                made.set(made.get() + 1);
+                Shown::of(entry, events).unwrap().text().len()
+            })
+        };
+        view.iter().map(length).collect()
+    };
+    let n = lengths(&events).len();
+    assert_eq!((lengths(&events).len(), made.get()), (n, n));
+    let Edit { rewrites, .. } = rewrite("o1", RewriteOp::Clear { text: "gone".into() });
+    events.push(event("record", EventKind::Condensation(Condensation { rewrites, ..Condensation::default() })));
+    let after = lengths(&events);
+    assert_eq!((after.len(), made.get()), (n, n + 1));
+    assert!(after.contains(&"gone".len()), "{after:?}");
 }

@@ -8,8 +8,13 @@ use serde_json::{Number, Value};
 
 /// The length of a JavaScript string: UTF-16 code units.
 pub fn utf16_len(text: &str) -> usize {
+    utf16_units(text.as_bytes())
+}
+
+/// The same of UTF-8 that may be cut anywhere.
+pub(crate) fn utf16_units(bytes: &[u8]) -> usize {
     // Every byte but those that go on with a character begins one; four of them are two units.
-    text.bytes().map(|byte| usize::from(byte & 0xc0 != 0x80) + usize::from(byte >= 0xf0)).sum()
+    bytes.iter().map(|&byte| usize::from(byte & 0xc0 != 0x80) + usize::from(byte >= 0xf0)).sum()
 }
 
 /// JavaScript's `text.slice(start, end)` with both bounds from 0; half of a surrogate pair becomes U+FFFD.
@@ -294,6 +299,8 @@ mod tests {
         let value = json("[9007199254740993, 18446744073709551615, -0, 1e21]");
         assert_eq!(js_json(&value), "[9007199254740992,18446744073709552000,0,1e+21]");
         assert_eq!(python_json(&value, PythonJson::default()), "[9007199254740993, 18446744073709551615, -0.0, 1e+21]");
+        let value = json("[1,-5,9007199254740992,-9007199254740993]");
+        assert_eq!(js_json(&value), "[1,-5,9007199254740992,-9007199254740992]");
     }
 
     #[test]

@@ -8,14 +8,34 @@
 pub mod v1;
 pub mod v2;
 
-use condenser::State;
+use std::io;
 
-use crate::exact::utf16_len;
+use condenser::State;
+use serde_json::Value;
+
+use crate::exact::{utf16_len, utf16_units};
 use crate::registry::PolicyInfo;
 
 /// The tokens of a text: its length by four, halves rounded up.
 pub fn estimate(text: &str) -> u64 {
     tokens(utf16_len(text))
+}
+
+/// The same of a value's JSON, which is not made for it.
+fn estimate_json(value: &Value) -> u64 {
+    struct Units(usize);
+    impl io::Write for Units {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += utf16_units(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut units = Units(0);
+    // Neither the writer fails nor a value.
+    serde_json::to_writer(&mut units, value).map_or(u64::MAX, |()| tokens(units.0))
 }
 
 fn tokens(length: usize) -> u64 {

@@ -1,6 +1,7 @@
 //! The peer as a policy.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use condenser::{Edit, EventId, Failure, NoPlan, Plan, Policy, Reason, Requirement, State, SummaryRequest};
 
@@ -24,6 +25,10 @@ impl Adk {
     /// The policy with these settings.
     pub fn new(settings: Settings) -> Self {
         Self { settings }
+    }
+
+    fn selected(&self, state: &State<'_>) -> Rc<Option<(Session, Range)>> {
+        state.once(&self.settings, || self.select(state))
     }
 
     fn select(&self, state: &State<'_>) -> Option<(Session, Range)> {
@@ -54,7 +59,7 @@ impl Policy for Adk {
     }
 
     fn requirement(&self, state: &State<'_>) -> Requirement {
-        match self.select(state) {
+        match &*self.selected(state) {
             Some(_) => Requirement::Soft(vec![Reason::Policy]),
             None => Requirement::None,
         }
@@ -64,7 +69,8 @@ impl Policy for Adk {
         if !tried.is_empty() {
             return Err(NoPlan::Exhausted);
         }
-        let Some((session, range)) = self.select(state) else { return Ok(Plan::Keep) };
+        let selected = self.selected(state);
+        let Some((session, range)) = &*selected else { return Ok(Plan::Keep) };
         let shown: BTreeSet<&EventId> = state.view.ids().collect();
         let (mut events, mut forget) = (Vec::new(), BTreeSet::new());
         for event in range.events.iter().filter_map(|&at| state.bodies.event(session.places[at])) {

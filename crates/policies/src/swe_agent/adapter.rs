@@ -1,20 +1,45 @@
 //! A view as the peer would have stored it, and what it sends as an edit.
 
+use std::cell::OnceCell;
+use std::rc::Rc;
+
 use condenser::event::{ContentBlock, EventKind, Role};
 use condenser::{Edit, Event, RewriteOp, State};
 use serde_json::{Value, json};
 
-use super::peer::Entry;
+use super::peer::{self, Changes, Entry};
+
+/// An entry with what is asked of it at each step.
+pub(super) struct Stored {
+    pub(super) entry: Entry,
+    size: OnceCell<(usize, usize)>,
+}
+
+impl Stored {
+    fn new(entry: Entry) -> Self {
+        Self { entry, size: OnceCell::new() }
+    }
+
+    /// See [`peer::size`].
+    pub(super) fn size(&self) -> (usize, usize) {
+        *self.size.get_or_init(|| peer::size(&self.entry))
+    }
+}
 
 /// The entries of a state, each with its position in the view. The first user message is the task, which the peer
 /// stores as an output; it knows no later ones. Summaries are texts of the assistant.
-pub(super) fn history(state: &State<'_>) -> Vec<(usize, Entry)> {
+pub(super) fn history(state: &State<'_>) -> Vec<(usize, Rc<Stored>)> {
     let mut has_task = false;
     let mut history = Vec::with_capacity(state.view.len());
     for entry in state.view.iter() {
         let item = match (entry.summary(), state.event(entry.index())) {
-            (Some(text), _) => new("assistant", "thought", json!(text)),
-            (None, Some(event)) => stored(event, &mut has_task),
+            (Some(text), _) => Rc::new(Stored::new(new("assistant", "thought", json!(text)))),
+            (None, Some(event)) if !has_task && is_users(event) => {
+                // A demonstration comes before the task.
+                has_task = !event.foreign.contains_key("is_demo");
+                Rc::new(Stored::new(stored(event, "observation")))
+            }
+            (None, Some(event)) => state.sizer.derived(entry, || Stored::new(stored(event, "user"))),
             (None, None) => continue,
         };
         history.push((entry.index(), item));
@@ -30,16 +55,16 @@ fn new(role: &str, kind: &str, content: Value) -> Entry {
     ])
 }
 
-fn stored(event: &Event, has_task: &mut bool) -> Entry {
+fn is_users(event: &Event) -> bool {
+    matches!(&event.kind, EventKind::Message(message) if message.role == Role::User)
+}
+
+/// An event as it is stored; `kind` is the type of a user's message.
+fn stored(event: &Event, kind: &str) -> Entry {
     let mut entry = match &event.kind {
         EventKind::SystemPrompt(_) => new("system", "system_prompt", content(event)),
         EventKind::Message(message) => match message.role {
-            Role::User if !*has_task => {
-                // A demonstration comes before the task.
-                *has_task = !event.foreign.contains_key("is_demo");
-                new("user", "observation", content(event))
-            }
-            Role::User => new("user", "user", content(event)),
+            Role::User => new("user", kind, content(event)),
             Role::Assistant => new("assistant", "thought", content(event)),
             _ => new("system", "system_prompt", content(event)),
         },
@@ -97,17 +122,16 @@ fn blocks(kind: &EventKind) -> Vec<&ContentBlock> {
     first.iter().chain(second).collect()
 }
 
-/// What sending these entries, of those that stand at `places`, changes in the view.
-pub(super) fn edit(state: &State<'_>, places: &[usize], sent: &[(usize, Entry)]) -> Edit {
+/// What sending a history with these changes changes in the view.
+pub(super) fn edit(state: &State<'_>, history: &[(usize, Rc<Stored>)], changes: &Changes) -> Edit {
     let mut edit = Edit::default();
-    let mut sent = sent.iter().peekable();
-    for at in places {
-        let Some(entry) = state.view.get(*at) else { continue };
-        let Some((_, after)) = sent.next_if(|(sent, _)| sent == at) else {
+    for (at, after) in changes.iter().filter_map(|(at, after)| Some((history.get(*at)?.0, after))) {
+        let Some(entry) = state.view.get(at) else { continue };
+        let Some(after) = after else {
             edit.forget.insert(entry.id().clone());
             continue;
         };
-        let (Some(event), Some(after)) = (state.event(*at), after.get("content")) else { continue };
+        let Some(event) = state.event(at) else { continue };
         let blocks = blocks(&event.kind);
         if is_content(after, &blocks) {
             continue;

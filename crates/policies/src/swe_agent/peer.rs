@@ -1,5 +1,8 @@
 //! The original's history processors, exact.
 
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
@@ -8,6 +11,19 @@ use crate::exact::python_lines;
 /// One entry of a history as the original stores it: `role`, `content` (text or blocks), `message_type`, and possibly
 /// `is_demo`, `tags` and `tool_calls`.
 pub type Entry = Map<String, Value>;
+
+/// What a processor changes, by position in the history: the content that is sent, or `None` where the entry is left out.
+pub type Changes = BTreeMap<usize, Option<Value>>;
+
+/// The history with these changes, each entry with its position.
+fn changed(history: Vec<Entry>, mut changes: Changes) -> impl Iterator<Item = (usize, Entry)> {
+    history.into_iter().enumerate().filter_map(move |(at, mut entry)| {
+        if let Some(content) = changes.remove(&at) {
+            entry.insert("content".to_owned(), content?);
+        }
+        Some((at, entry))
+    })
+}
 
 /// Why a processor gives no history: crashes of the original.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,10 +62,9 @@ pub struct LastN {
 
 impl LastN {
     /// The entries old enough to be elided, tags aside.
-    pub fn candidates(&self, history: &[Entry]) -> Vec<usize> {
-        let outputs: Vec<usize> = (0..history.len())
-            .filter(|&at| text(&history[at], "message_type") == "observation" && !is_demo(&history[at]))
-            .collect();
+    pub fn candidates(&self, history: &[impl Borrow<Entry>]) -> Vec<usize> {
+        let is_output = |entry: &Entry| text(entry, "message_type") == "observation" && !is_demo(entry);
+        let outputs: Vec<usize> = (0..history.len()).filter(|&at| is_output(history[at].borrow())).collect();
         let n_old = (outputs.len() / self.polling * self.polling).saturating_sub(self.n);
         outputs[..n_old].iter().skip(1).copied().collect()
     }
@@ -58,9 +73,25 @@ impl LastN {
     ///
     /// # Errors
     /// [`ProcessError::NoObservation`].
-    pub fn process(&self, mut history: Vec<Entry>) -> Result<Vec<Entry>, ProcessError> {
-        let candidates = self.candidates(&history);
-        for (at, entry) in history.iter_mut().enumerate() {
+    pub fn process(&self, history: Vec<Entry>) -> Result<Vec<Entry>, ProcessError> {
+        let changes = self.changes(&history, |at| size(&history[at]))?;
+        Ok(changed(history, changes).map(|(_, entry)| entry).collect())
+    }
+
+    /// What [`process`](Self::process) changes. `size` gives the lines and images of the entry at a position, as
+    /// [`size`] does.
+    ///
+    /// # Errors
+    /// [`ProcessError::NoObservation`].
+    pub fn changes(
+        &self,
+        history: &[impl Borrow<Entry>],
+        size: impl Fn(usize) -> (usize, usize),
+    ) -> Result<Changes, ProcessError> {
+        let candidates = self.candidates(history);
+        let mut changes = Changes::new();
+        for (at, entry) in history.iter().enumerate() {
+            let entry = entry.borrow();
             let is_removed = has_tag(entry, &self.remove);
             if !is_removed && (candidates.binary_search(&at).is_err() || has_tag(entry, &self.keep)) {
                 continue;
@@ -68,18 +99,18 @@ impl LastN {
             if text(entry, "message_type") != "observation" {
                 return Err(ProcessError::NoObservation(at));
             }
-            let (n_lines, n_images) = size(entry.get("content").unwrap_or(&Value::Null));
+            let (n_lines, n_images) = size(at);
             let images = if n_images > 0 { format!(" ({n_images} images omitted)") } else { String::new() };
             let line = format!("Old environment output: ({n_lines} lines omitted){images}");
-            entry.insert("content".to_owned(), Value::String(line));
+            changes.insert(at, Some(Value::String(line)));
         }
-        Ok(history)
+        Ok(changes)
     }
 }
 
-/// Lines and images of a content.
-fn size(content: &Value) -> (usize, usize) {
-    match content {
+/// Lines and images of what an entry holds.
+pub fn size(entry: &Entry) -> (usize, usize) {
+    match entry.get("content").unwrap_or(&Value::Null) {
         Value::String(text) => (python_lines(text).count(), 0),
         Value::Array(blocks) => blocks.iter().fold((0, 0), |(lines, images), block| match block["type"].as_str() {
             Some("text") => (lines + python_lines(block["text"].as_str().unwrap_or_default()).count(), images),
@@ -141,24 +172,34 @@ impl ClosedWindow {
 
     /// The history as it is sent, each entry with its position in the full one.
     pub fn process(&self, history: Vec<Entry>) -> Vec<(usize, Entry)> {
+        let changes = self.changes(&history);
+        changed(history, changes).collect()
+    }
+
+    /// What [`process`](Self::process) changes.
+    pub fn changes(&self, history: &[impl Borrow<Entry>]) -> Changes {
         let mut seen: Vec<String> = Vec::new();
-        let mut sent = Vec::with_capacity(history.len());
-        for (at, mut entry) in history.into_iter().enumerate().rev() {
-            let content = text(&entry, "content");
-            let lines = || self.line.find_iter(content);
-            if let Some(first) = lines().next().filter(|_| text(&entry, "role") == "user" && !is_demo(&entry)) {
-                let Some(file) = self.file.captures(content).map(|found| found[1].to_owned()) else { continue };
-                if seen.contains(&file) {
-                    let (n_lines, end) = lines().fold((0, 0), |(n, _), line| (n + 1, line.end()));
-                    let closed = format!("{}{}{}", &content[..first.start()], closed_line(n_lines), &content[end..]);
-                    entry.insert("content".to_owned(), Value::String(closed));
-                }
-                seen.push(file);
+        let mut changes = Changes::new();
+        for (at, entry) in history.iter().enumerate().rev() {
+            let entry = entry.borrow();
+            if text(entry, "role") != "user" || is_demo(entry) {
+                continue;
             }
-            sent.push((at, entry));
+            let content = text(entry, "content");
+            let lines = || self.line.find_iter(content);
+            let Some(first) = lines().next() else { continue };
+            let Some(file) = self.file.captures(content).map(|found| found[1].to_owned()) else {
+                changes.insert(at, None);
+                continue;
+            };
+            if seen.contains(&file) {
+                let (n_lines, end) = lines().fold((0, 0), |(n, _), line| (n + 1, line.end()));
+                let closed = format!("{}{}{}", &content[..first.start()], closed_line(n_lines), &content[end..]);
+                changes.insert(at, Some(Value::String(closed)));
+            }
+            seen.push(file);
         }
-        sent.reverse();
-        sent
+        changes
     }
 }
 
@@ -188,29 +229,43 @@ impl RemoveRegex {
     }
 
     /// The history as it is sent.
-    pub fn process(&self, mut history: Vec<Entry>) -> Vec<Entry> {
-        let n_old = history.len().saturating_sub(self.keep_last);
-        for entry in &mut history[..n_old] {
-            match entry.get_mut("content") {
-                Some(Value::String(text)) => self.clean(text),
-                Some(Value::Array(blocks)) => {
-                    for block in blocks.iter_mut().filter(|block| block["type"] == "text") {
-                        if let Value::String(text) = &mut block["text"] {
-                            self.clean(text);
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-        history
+    pub fn process(&self, history: Vec<Entry>) -> Vec<Entry> {
+        let changes = self.changes(&history);
+        changed(history, changes).map(|(_, entry)| entry).collect()
     }
 
-    fn clean(&self, text: &mut String) {
-        for pattern in &self.remove {
-            if let std::borrow::Cow::Owned(cleaned) = pattern.replace_all(text, "") {
-                *text = cleaned;
+    /// What [`process`](Self::process) changes.
+    pub fn changes(&self, history: &[impl Borrow<Entry>]) -> Changes {
+        let n_old = history.len().saturating_sub(self.keep_last);
+        let changes = history[..n_old].iter().enumerate();
+        changes.filter_map(|(at, entry)| Some((at, Some(self.cleaned(entry.borrow().get("content")?)?)))).collect()
+    }
+
+    /// A content without what matches; `None` where nothing does.
+    fn cleaned(&self, content: &Value) -> Option<Value> {
+        let is_match = |text: &str| self.remove.iter().any(|pattern| pattern.is_match(text));
+        match content {
+            Value::String(text) => is_match(text).then(|| Value::String(self.clean(text))),
+            Value::Array(blocks) => {
+                let text = |block: &Value| {
+                    if block["type"] == "text" { block["text"].as_str().map(str::to_owned) } else { None }
+                };
+                if !blocks.iter().filter_map(text).any(|text| is_match(&text)) {
+                    return None;
+                }
+                let mut blocks = blocks.clone();
+                for block in &mut blocks {
+                    if let Some(text) = text(block) {
+                        block["text"] = Value::String(self.clean(&text));
+                    }
+                }
+                Some(Value::Array(blocks))
             }
+            _ => None,
         }
+    }
+
+    fn clean(&self, text: &str) -> String {
+        self.remove.iter().fold(text.to_owned(), |text, pattern| pattern.replace_all(&text, "").into_owned())
     }
 }

@@ -41,16 +41,18 @@ impl SweAgent {
     }
 
     fn processed(&self, state: &State<'_>) -> Result<Edit, ProcessError> {
-        let (places, history): (Vec<usize>, Vec<Entry>) = adapter::history(state).into_iter().unzip();
-        let placed = |sent: Vec<Entry>| places.iter().copied().zip(sent).collect();
-        let sent: Vec<(usize, Entry)> = match &self.processor {
-            Processor::LastN(tagger, last_n) => placed(last_n.process(tagger.process(history))?),
-            Processor::RemoveRegex(remove) => placed(remove.process(history)),
-            Processor::ClosedWindow(windows) => {
-                windows.process(history).into_iter().filter_map(|(at, entry)| Some((*places.get(at)?, entry))).collect()
+        let history = adapter::history(state);
+        let entries: Vec<&Entry> = history.iter().map(|(_, stored)| &stored.entry).collect();
+        let size = |at: usize| history[at].1.size();
+        let changes = match &self.processor {
+            Processor::LastN(tagger, last_n) if tagger.function_names.is_empty() => last_n.changes(&entries, size)?,
+            Processor::LastN(tagger, last_n) => {
+                last_n.changes(&tagger.process(entries.into_iter().cloned().collect()), size)?
             }
+            Processor::RemoveRegex(remove) => remove.changes(&entries),
+            Processor::ClosedWindow(windows) => windows.changes(&entries),
         };
-        Ok(adapter::edit(state, &places, &sent))
+        Ok(adapter::edit(state, &history, &changes))
     }
 }
 

@@ -6,7 +6,7 @@ use condenser::{
 
 use super::adapter::Session;
 use super::peer::{self, BEFORE, Path, Settings};
-use crate::opencode::{estimate, output_limit};
+use crate::opencode::{estimate, estimate_json, output_limit};
 use crate::registry::{PolicyInfo, PolicyKind, SettingText};
 use crate::summarizing::{guidance, unfenced};
 use crate::turns::{has_new_answer, n_prompts, size, turns};
@@ -28,6 +28,10 @@ impl OpencodeV2 {
 
     /// Why to compact, if there is a reason.
     fn path(&self, state: &State<'_>) -> Option<Path> {
+        *state.once(&self.settings, || self.find_path(state))
+    }
+
+    fn find_path(&self, state: &State<'_>) -> Option<Path> {
         if state.view.has_unhandled_request() {
             return Some(Path::Manual);
         }
@@ -36,7 +40,7 @@ impl OpencodeV2 {
         }
         let context = state.budget.window.map(|window| window.0);
         let is_large = || {
-            let request = estimate(&state.request().to_openai_chat().to_string());
+            let request = estimate_json(&state.request().to_openai_chat());
             peer::should_compact(request, context, output_limit(state), &self.settings)
         };
         (self.settings.auto && context.is_some() && is_large()).then_some(Path::Threshold)
