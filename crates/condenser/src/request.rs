@@ -586,13 +586,16 @@ fn content<'a>(
 /// The content of an entry, as [`Part::key`] names it, and the number of the part in it.
 type PartKey = ((usize, usize), u32);
 
+/// What is derived, and from which content of an entry.
+type DerivedKey = (TypeId, (usize, usize));
+
 /// Counts requests with one counter and counts each piece of content once.
 pub struct Sizer<'c> {
     counter: &'c dyn TokenCounter,
     parts: RefCell<HashMap<PartKey, Tokens>>,
     tools: RefCell<HashMap<usize, Tokens>>,
     newest: RefCell<Sizes>,
-    derived: RefCell<HashMap<(TypeId, (usize, usize)), Rc<dyn Any>>>,
+    derived: RefCell<HashMap<DerivedKey, Rc<dyn Any>>>,
 }
 
 /// The sizes of the request that was measured last.
