@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use hashbrown::HashMap;
+use hashbrown::{Equivalent, HashMap};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -586,8 +586,18 @@ fn content<'a>(
 /// The content of an entry, as [`Part::key`] names it, and the number of the part in it.
 type PartKey = ((usize, usize), u32);
 
-/// What is derived, and from which content of an entry.
-type DerivedKey = (TypeId, (usize, usize));
+/// What is derived, and from which content of which entries.
+type DerivedKey = (TypeId, Box<[(usize, usize)]>);
+
+/// The same, to look it up with.
+#[derive(Hash)]
+struct DerivedFrom<'k>(TypeId, &'k [(usize, usize)]);
+
+impl Equivalent<DerivedKey> for DerivedFrom<'_> {
+    fn equivalent(&self, key: &DerivedKey) -> bool {
+        self.0 == key.0 && *self.1 == *key.1
+    }
+}
 
 /// Counts requests with one counter and counts each piece of content once.
 pub struct Sizer<'c> {
@@ -651,15 +661,26 @@ impl<'c> Sizer<'c> {
         self.counter
     }
 
-    /// What `make` gives for what an entry shows, made once for a log, whatever views the entry is in. `T` says what it
-    /// is; it depends on nothing but the entry and its body.
-    pub fn derived<T: 'static>(&self, entry: Entry<'_>, make: impl FnOnce() -> T) -> Rc<T> {
-        let Some(key) = key_of(entry) else { return Rc::new(make()) };
-        let key = (TypeId::of::<T>(), key);
+    /// What `make` gives for what entries show together, made once for a log, whatever views they are in. `T` says what
+    /// it is; it depends on nothing but the entries and their bodies.
+    pub fn derived<T: 'static>(&self, entries: &[Entry<'_>], make: impl FnOnce() -> T) -> Rc<T> {
+        let (one, several);
+        let keys = match entries {
+            [entry] => {
+                one = key_of(*entry);
+                one.as_ref().map(std::slice::from_ref)
+            }
+            entries => {
+                several = entries.iter().map(|entry| key_of(*entry)).collect::<Option<Vec<_>>>();
+                several.as_deref()
+            }
+        };
+        let Some(keys) = keys else { return Rc::new(make()) };
+        let key = DerivedFrom(TypeId::of::<T>(), keys);
         let known = self.derived.borrow().get(&key).and_then(|known| Rc::clone(known).downcast().ok());
         known.unwrap_or_else(|| {
             let made = Rc::new(make());
-            self.derived.borrow_mut().insert(key, made.clone());
+            self.derived.borrow_mut().insert((key.0, keys.into()), made.clone());
             made
         })
     }

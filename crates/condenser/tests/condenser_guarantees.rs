@@ -1004,7 +1004,7 @@ fn what_an_entry_gives_is_made_again_only_for_what_is_shown_in_its_place() {
     let lengths = |events: &[Event]| -> Vec<usize> {
         let view = View::replay(events, Rules::Sound);
         let length = |entry: condenser::Entry<'_>| {
-            *sizer.derived(entry, || {
+            *sizer.derived(&[entry], || {
                 made.set(made.get() + 1);
                 Shown::of(entry, events).unwrap().text().len()
             })

@@ -14,7 +14,13 @@ pub fn utf16_len(text: &str) -> usize {
 /// The same of UTF-8 that may be cut anywhere.
 pub(crate) fn utf16_units(bytes: &[u8]) -> usize {
     // Every byte but those that go on with a character begins one; four of them are two units.
-    bytes.iter().map(|&byte| usize::from(byte & 0xc0 != 0x80) + usize::from(byte >= 0xf0)).sum()
+    sum_of(bytes, |byte| u8::from(byte & 0xc0 != 0x80) + u8::from(byte >= 0xf0))
+}
+
+/// The sum of what bytes count for, each at most 2. Sums that fit a byte are what processors add many of at once.
+fn sum_of(bytes: &[u8], weight: impl Fn(u8) -> u8) -> usize {
+    let sum = |part: &[u8]| part.iter().fold(0, |sum: u8, &byte| sum.wrapping_add(weight(byte)));
+    bytes.chunks(u8::MAX as usize / 2).map(|part| usize::from(sum(part))).sum()
 }
 
 /// JavaScript's `text.slice(start, end)` with both bounds from 0; half of a surrogate pair becomes U+FFFD.
@@ -53,6 +59,13 @@ pub fn js_json(value: &Value) -> String {
 pub fn js_json_len(value: &Value) -> usize {
     let mut length = Length(0);
     Printer { colon: ":", comma: ",", is_javascript: true, is_ascii: false }.print(value, &mut length);
+    length.0
+}
+
+/// The length of `JSON.stringify(text)` of a text.
+pub(crate) fn js_quoted_len(text: &str) -> usize {
+    let mut length = Length(0);
+    length.push_quoted(text, false);
     length.0
 }
 
@@ -152,11 +165,42 @@ fn exponent(digits: &str, exponent: i32, width: usize) -> String {
 /// Where text is printed to.
 trait Out {
     fn push_str(&mut self, text: &str);
+    /// A text in quotes, with escapes.
+    fn push_quoted(&mut self, text: &str, is_ascii: bool);
 }
 
 impl Out for String {
     fn push_str(&mut self, text: &str) {
         String::push_str(self, text);
+    }
+
+    fn push_quoted(&mut self, text: &str, is_ascii: bool) {
+        self.push('"');
+        let mut rest = text;
+        // What stays as it is goes out in one piece.
+        let is_escaped = |byte: u8| matches!(byte, b'"' | b'\\' | ..b' ') || is_ascii && byte > b'~';
+        while let Some(at) = rest.bytes().position(is_escaped) {
+            let (plain, escaped) = rest.split_at(at);
+            self.push_str(plain);
+            let mut chars = escaped.chars();
+            let c = chars.next().unwrap_or_default();
+            rest = chars.as_str();
+            match c {
+                '"' => self.push_str("\\\""),
+                '\\' => self.push_str("\\\\"),
+                '\n' => self.push_str("\\n"),
+                '\r' => self.push_str("\\r"),
+                '\t' => self.push_str("\\t"),
+                '\x08' => self.push_str("\\b"),
+                '\x0c' => self.push_str("\\f"),
+                _ => {
+                    let mut units = [0; 2];
+                    c.encode_utf16(&mut units).iter().for_each(|unit| self.push_str(&format!("\\u{unit:04x}")));
+                }
+            }
+        }
+        self.push_str(rest);
+        self.push('"');
     }
 }
 
@@ -166,6 +210,16 @@ struct Length(usize);
 impl Out for Length {
     fn push_str(&mut self, text: &str) {
         self.0 += utf16_len(text);
+    }
+
+    fn push_quoted(&mut self, text: &str, is_ascii: bool) {
+        debug_assert!(!is_ascii, "nobody asks for the length of this");
+        let bytes = text.as_bytes();
+        let n_escaped = sum_of(bytes, |byte| u8::from(matches!(byte, b'"' | b'\\' | ..b' ')));
+        let is_long = |byte| byte < b' ' && !matches!(byte, b'\n' | b'\r' | b'\t' | 0x08 | 0x0c);
+        // Five more for `\u001b` instead of one.
+        let n_long = if n_escaped == 0 { 0 } else { sum_of(bytes, |byte| u8::from(is_long(byte))) };
+        self.0 += 2 + utf16_units(bytes) + n_escaped + 4 * n_long;
     }
 }
 
@@ -183,7 +237,7 @@ impl Printer {
             Value::Bool(true) => out.push_str("true"),
             Value::Bool(false) => out.push_str("false"),
             Value::Number(number) => out.push_str(&self.number(number)),
-            Value::String(text) => self.string(text, out),
+            Value::String(text) => out.push_quoted(text, self.is_ascii),
             Value::Array(items) => {
                 out.push_str("[");
                 for (n, item) in items.iter().enumerate() {
@@ -200,7 +254,7 @@ impl Printer {
                 out.push_str("{");
                 for (n, (key, value)) in fields.into_iter().enumerate() {
                     out.push_str(if n > 0 { self.comma } else { "" });
-                    self.string(key, out);
+                    out.push_quoted(key, self.is_ascii);
                     out.push_str(self.colon);
                     self.print(value, out);
                 }
@@ -217,35 +271,6 @@ impl Printer {
             Some(float) if number.is_f64() => python_float(float),
             _ => number.to_string(),
         }
-    }
-
-    fn string(&self, text: &str, out: &mut impl Out) {
-        out.push_str("\"");
-        let mut rest = text;
-        // What stays as it is goes out in one piece.
-        let is_escaped = |byte: u8| matches!(byte, b'"' | b'\\' | ..b' ') || self.is_ascii && byte > b'~';
-        while let Some(at) = rest.bytes().position(is_escaped) {
-            let (plain, escaped) = rest.split_at(at);
-            out.push_str(plain);
-            let mut chars = escaped.chars();
-            let c = chars.next().unwrap_or_default();
-            rest = chars.as_str();
-            match c {
-                '"' => out.push_str("\\\""),
-                '\\' => out.push_str("\\\\"),
-                '\n' => out.push_str("\\n"),
-                '\r' => out.push_str("\\r"),
-                '\t' => out.push_str("\\t"),
-                '\x08' => out.push_str("\\b"),
-                '\x0c' => out.push_str("\\f"),
-                _ => {
-                    let mut units = [0; 2];
-                    c.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
-                }
-            }
-        }
-        out.push_str(rest);
-        out.push_str("\"");
     }
 }
 

@@ -4,33 +4,50 @@
 //! for what it was. System prompts and system messages are none of the store.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use condenser::condensation::BlockKind;
-use condenser::event::{ContentBlock, Event, EventKind};
-use condenser::{EventId, Rewrite, RewriteOp, State};
+use condenser::event::{ContentBlock, Event, EventKind, Role};
+use condenser::{Entry, EventId, Rewrite, RewriteOp, State};
 use serde_json::{Map, Value, json};
 
 use super::peer::{Files, Kept, Notice};
-use crate::exact::js_trim;
+use crate::exact::{js_json_len, js_trim};
 use crate::turns::{self, Turn, turns};
+
+/// A message, made once a log.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) value: Value,
+    /// Characters of JSON.
+    pub(super) length: usize,
+}
+
+impl Message {
+    fn new(value: Value) -> Self {
+        Self { length: js_json_len(&value), value }
+    }
+}
+
+/// A message that an earlier compaction kept.
+#[derive(Debug)]
+struct Frozen(Rc<Message>);
 
 /// The messages, and of each the entries of the view that it stands for.
 #[derive(Debug, Default)]
 pub(super) struct Store {
-    pub(super) messages: Vec<Value>,
+    pub(super) messages: Vec<Rc<Message>>,
     members: Vec<Vec<usize>>,
 }
 
 impl Store {
     pub(super) fn new(state: &State<'_>) -> Self {
-        let mut store = Self::default();
-        let frozen = basic_record(state);
+        let mut members: Vec<Vec<usize>> = Vec::new();
         let mut before: Option<&Turn> = None;
         let turns = turns(state);
         for turn in turns.iter().filter(|turn| !matches!(turn, Turn::System(_))) {
-            let members = turn.members();
             let record =
-                |turn: &Turn| state.event(*turn.members().first()?)?.origin.as_ref().map(|it| it.record.clone());
+                |turn: &Turn| state.event(*turn.members().first()?)?.origin.as_ref().map(|it| it.record.as_str());
             let is_joined = match (before, turn) {
                 (Some(Turn::Result(_)), Turn::Result(_)) => true,
                 (Some(before @ (Turn::Result(_) | Turn::User(_))), Turn::Result(_) | Turn::User(_)) => {
@@ -39,22 +56,19 @@ impl Store {
                 _ => false,
             };
             before = Some(turn);
-            if is_joined && let (Some(message), Some(all)) = (store.messages.last_mut(), store.members.last_mut()) {
-                all.extend_from_slice(members);
-                *message = stored(state, all, "user");
-                mark_frozen(message, state, all, frozen);
-                continue;
+            match members.last_mut().filter(|_| is_joined) {
+                Some(all) => all.extend_from_slice(turn.members()),
+                None => members.push(turn.members().to_vec()),
             }
-            let mut message = match turn {
-                Turn::Summary(index) => summary(state, *index),
-                Turn::Answer(_) => stored(state, members, "assistant"),
-                _ => stored(state, members, "user"),
-            };
-            mark_frozen(&mut message, state, members, frozen);
-            store.messages.push(message);
-            store.members.push(members.to_vec());
         }
-        store
+        let frozen = basic_record(state);
+        let messages = members.iter().map(|members| message(state, members, frozen)).collect();
+        Self { messages, members }
+    }
+
+    /// The messages as the original has them.
+    pub(super) fn values(&self) -> Vec<Value> {
+        self.messages.iter().map(|message| message.value.clone()).collect()
     }
 
     fn entries(&self, messages: std::ops::Range<usize>) -> impl Iterator<Item = usize> {
@@ -67,7 +81,7 @@ impl Store {
     }
 
     fn owners(&self, state: &State<'_>, message: usize) -> Vec<usize> {
-        self.owners_of(state, message, &self.messages[message])
+        self.owners_of(state, message, &self.messages[message].value)
     }
 
     /// The entry that each block belongs to, also of a message of which blocks are missing: what is said before a call is
@@ -100,7 +114,7 @@ impl Store {
         let mut edit = condenser::Edit::default();
         let mut left = kept.messages.iter().zip(&kept.notices).peekable();
         for (at, message) in self.messages.iter().enumerate() {
-            match left.next_if(|(kept, _)| kept["id"] == message["id"]) {
+            match left.next_if(|(kept, _)| kept["id"] == message.value["id"]) {
                 None => edit.forget.extend(self.forget(state, at..at + 1)),
                 Some((kept, notice)) => self.rewrite(state, at, kept, notice.as_ref(), &mut edit.rewrites),
             }
@@ -116,7 +130,7 @@ impl Store {
         notice: Option<&Value>,
         rewrites: &mut BTreeMap<EventId, Rewrite>,
     ) {
-        let changes = aligned(&self.messages[at], kept);
+        let changes = aligned(&self.messages[at].value, kept);
         let owners = self.owners(state, at);
         let last = owners.last().copied();
         for &index in &self.members[at] {
@@ -293,24 +307,37 @@ fn basic_record(state: &State<'_>) -> Option<usize> {
     })
 }
 
-/// What an earlier compaction kept beside prompts is marked as kept for ever.
-fn mark_frozen(message: &mut Value, state: &State<'_>, members: &[usize], record: Option<usize>) {
-    let seq = members.first().and_then(|&index| state.view.get(index)).map(|entry| entry.seq());
-    if record.is_some_and(|record| seq.is_some_and(|seq| seq < record)) && !super::peer::is_typed(message) {
-        let fields = message.as_object_mut();
+/// The message of entries. What an earlier compaction kept beside prompts is marked as kept for ever; `record` is the
+/// place of the newest.
+fn message(state: &State<'_>, members: &[usize], record: Option<usize>) -> Rc<Message> {
+    let entries: Vec<Entry<'_>> = members.iter().filter_map(|&index| state.view.get(index)).collect();
+    let message = state.sizer.derived(&entries, || {
+        Message::new(match entries.first() {
+            Some(entry) if entry.is_summary() => summary(entry),
+            _ => stored(state, members),
+        })
+    });
+    let is_kept = record.is_some_and(|record| entries.first().is_some_and(|entry| entry.seq() < record));
+    if !is_kept || super::peer::is_typed(&message.value) {
+        return message;
+    }
+    let frozen = state.sizer.derived(&entries, || {
+        let mut value = message.value.clone();
+        let fields = value.as_object_mut();
         let metadata = fields.map(|fields| fields.entry("metadata").or_insert_with(|| json!({})));
         if let Some(Value::Object(metadata)) = metadata {
             metadata.insert("compaction".to_owned(), json!("preserved"));
         }
-    }
+        Frozen(Rc::new(Message::new(value)))
+    });
+    Rc::clone(&frozen.0)
 }
 
-fn summary(state: &State<'_>, index: usize) -> Value {
-    let entry = state.view.get(index);
-    let text = entry.and_then(|entry| entry.summary()).unwrap_or_default();
+fn summary(entry: &Entry<'_>) -> Value {
+    let text = entry.summary().unwrap_or_default();
     let (summary, files) = Files::split_off(text);
     json!({
-        "id": entry.map(|entry| entry.id().as_str()),
+        "id": entry.id().as_str(),
         "role": "user",
         "content": [{"type": "text", "text": text}],
         "metadata": {
@@ -326,8 +353,13 @@ fn summary(state: &State<'_>, index: usize) -> Value {
 const OURS: [&str; 4] = ["content_shape", "block", "input_shape", "made_up_call_id"];
 
 /// A message with its entries' content, and what an import kept of it.
-fn stored(state: &State<'_>, members: &[usize], role: &str) -> Value {
+fn stored(state: &State<'_>, members: &[usize]) -> Value {
     let first = members.first().and_then(|&index| state.event(index));
+    let role = match first.map(|event| &event.kind) {
+        Some(EventKind::Action(_)) => "assistant",
+        Some(EventKind::Message(message)) if message.role == Role::Assistant => "assistant",
+        _ => "user",
+    };
     let foreign = first.map(|event| &event.foreign);
     let mut message = Map::new();
     message.insert("id".to_owned(), json!(first.map(|event| event.id.as_str())));

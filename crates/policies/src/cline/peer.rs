@@ -12,6 +12,7 @@ mod sidecar;
 pub use agentic::{Files, cut, file_section, fold, serialize, summary_text};
 pub use basic::{Basic, Kept, Report, basic, keep, without_metrics};
 pub use budget::{Budget, Mode, ModelInfo, Side, budget, max_input, request_tokens};
+pub(super) use budget::{budget_of, n_pairs, request_of};
 pub use notices::{Notice, display_text};
 pub use projection::{Action, Intent, Projection, project};
 pub use sidecar::{Sidecar, fingerprint};
@@ -87,7 +88,12 @@ impl Default for Settings {
 impl Settings {
     /// The size of a message: its whole JSON.
     pub fn tokens(&self, message: &Value) -> u64 {
-        (js_json_len(message) as u64).div_ceil(self.characters_per_token.max(1)).max(1)
+        self.tokens_of(js_json_len(message))
+    }
+
+    /// The size of so many characters of JSON.
+    pub(super) fn tokens_of(&self, length: usize) -> u64 {
+        (length as u64).div_ceil(self.characters_per_token.max(1)).max(1)
     }
 
     /// The size of all.

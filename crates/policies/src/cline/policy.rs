@@ -14,6 +14,7 @@ use super::adapter::Store;
 use super::peer::{
     self, Budget, Files, Intent, Mode, ModelInfo, Settings, cut, file_section, fold, project, serialize, summary_text,
 };
+use crate::exact::{js_json_len, js_quoted_len};
 use crate::registry::{PolicyInfo, PolicyKind, SettingText};
 use crate::summarizing::{guidance, label, unfenced};
 use crate::turns::{self, asked_by, n_prompts, size};
@@ -52,7 +53,8 @@ impl Cline {
 
     fn due(&self, state: &State<'_>, store: &Store) -> Option<(Mode, Budget)> {
         let (system, tools) = prompt(state);
-        let request = peer::request_tokens(&system, &store.messages, &tools, &self.settings);
+        let lengths = || store.messages.iter().map(|message| message.length);
+        let request = peer::request_of(system, lengths(), tools, &self.settings);
         let known = |tokens: Tokens| Some(tokens.0).filter(|tokens| *tokens > 0);
         let model = ModelInfo {
             max_input: None,
@@ -65,13 +67,15 @@ impl Cline {
             None if state.budget.limit().is_some_and(|limit| size(state) > limit.0) => Mode::OverflowRecovery,
             None => Mode::Auto,
         };
-        let budget = peer::budget(&store.messages, request, model, mode, None, &self.settings)?;
+        let sum = lengths().map(|length| self.settings.tokens_of(length)).sum();
+        let n_pairs = || peer::n_pairs(store.messages.iter().map(|message| &message.value));
+        let budget = peer::budget_of(sum, n_pairs, request, model, mode, None, &self.settings)?;
         Some((mode, budget))
     }
 
     fn keep(&self, state: &State<'_>, store: &Store, budget: &Budget) -> Option<Edit> {
         let (target, trigger) = (budget.messages.target, budget.messages.trigger as u64);
-        let kept = peer::keep(&store.messages, target, trigger, &self.settings)?;
+        let kept = peer::keep(&store.values(), target, trigger, &self.settings)?;
         let edit = store.edit(state, &kept);
         (!edit.is_empty()).then_some(edit)
     }
@@ -82,8 +86,9 @@ impl Cline {
             return None;
         }
         let preserve = settings.preserve_recent_tokens.min(budget.messages.target);
-        let at = cut(&store.messages, preserve, settings);
-        let (previous, folded) = fold(store.messages.get(..at).filter(|before| !before.is_empty())?);
+        let messages = store.values();
+        let at = cut(&messages, preserve, settings);
+        let (previous, folded) = fold(messages.get(..at).filter(|before| !before.is_empty())?);
         if folded.is_empty() {
             return None;
         }
@@ -99,7 +104,7 @@ impl Cline {
         }
         // The files of what came before the fold are in the earlier summary's lists.
         let n_before = at - folded.len();
-        let shown: Vec<Value> = store.messages[..n_before].iter().chain(&projection.messages).cloned().collect();
+        let shown: Vec<Value> = messages[..n_before].iter().chain(&projection.messages).cloned().collect();
         let files = Files::of(&shown);
         let request = SummaryRequest {
             instructions: PROMPT.to_owned(),
@@ -119,7 +124,7 @@ impl Cline {
     fn events(&self, state: &State<'_>, store: &Store, projected: &[Value]) -> Vec<(EventId, String)> {
         let mut events: Vec<(EventId, String)> = Vec::new();
         for message in projected {
-            let Some(at) = store.messages.iter().position(|stored| stored["id"] == message["id"]) else { continue };
+            let Some(at) = store.messages.iter().position(|stored| stored.value["id"] == message["id"]) else { continue };
             let lines = serialize(message, &self.settings);
             for (line, index) in lines.into_iter().zip(store.owners_of(state, at, message)) {
                 let Some(entry) = state.view.get(index) else { continue };
@@ -137,21 +142,31 @@ impl Cline {
     }
 }
 
-/// The system prompts' text and the newest tools.
-fn prompt(state: &State<'_>) -> (String, Value) {
-    let mut texts = Vec::new();
-    let mut tools = json!([]);
-    for index in 0..n_prompts(state) {
-        if let Some(kind) = turns::kind(state, index) {
-            texts.push(turns::text(&kind));
-            if let EventKind::SystemPrompt(prompt) = &*kind
-                && !prompt.tools.is_empty()
-            {
-                tools = json!(prompt.tools);
-            }
-        }
+/// Characters of JSON of a system prompt's text, and of its tools where it has any.
+struct PromptLength {
+    text: usize,
+    tools: Option<usize>,
+}
+
+/// Characters of JSON of the system prompts' text, and of the newest tools.
+fn prompt(state: &State<'_>) -> (usize, usize) {
+    /// A blank line between two texts is `\n\n`, and they share their quotes.
+    const BETWEEN: usize = 4 - 2;
+    let mut system = None;
+    let mut newest = "[]".len();
+    for entry in state.view.iter().take(n_prompts(state)) {
+        let Some(kind) = turns::kind(state, entry.index()) else { continue };
+        let length = state.sizer.derived(&[entry], || PromptLength {
+            text: js_quoted_len(&turns::text(&kind)),
+            tools: match &*kind {
+                EventKind::SystemPrompt(prompt) if !prompt.tools.is_empty() => Some(js_json_len(&json!(prompt.tools))),
+                _ => None,
+            },
+        });
+        system = Some(system.map_or(length.text, |before: usize| before + BETWEEN + length.text));
+        newest = length.tools.unwrap_or(newest);
     }
-    (texts.join("\n\n"), tools)
+    (system.unwrap_or(js_quoted_len("")), newest)
 }
 
 impl Policy for Cline {

@@ -39,7 +39,7 @@ pub(super) fn history(state: &State<'_>) -> Vec<(usize, Rc<Stored>)> {
                 has_task = !event.foreign.contains_key("is_demo");
                 Rc::new(Stored::new(stored(event, "observation")))
             }
-            (None, Some(event)) => state.sizer.derived(entry, || Stored::new(stored(event, "user"))),
+            (None, Some(event)) => state.sizer.derived(&[entry], || Stored::new(stored(event, "user"))),
             (None, None) => continue,
         };
         history.push((entry.index(), item));

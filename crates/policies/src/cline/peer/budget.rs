@@ -1,10 +1,10 @@
 //! When to compact, and to what size.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Settings, is_assistant, is_user};
-use crate::exact::js_json_len;
+use crate::exact::{js_json_len, js_quoted_len};
 
 /// Why it compacts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,8 +76,20 @@ pub fn max_input(model: ModelInfo, settings: &Settings) -> f64 {
 
 /// The size of a request by its whole JSON.
 pub fn request_tokens(system: &str, messages: &[Value], tools: &Value, settings: &Settings) -> u64 {
-    let request = json!({"systemPrompt": system, "messages": messages, "tools": tools});
-    (js_json_len(&request) as u64).div_ceil(settings.characters_per_token.max(1)).max(1)
+    let lengths = messages.iter().map(js_json_len);
+    request_of(js_quoted_len(system), lengths, js_json_len(tools), settings)
+}
+
+/// The same from the lengths of the JSON of its parts.
+pub(in crate::cline) fn request_of(
+    system: usize,
+    messages: impl ExactSizeIterator<Item = usize>,
+    tools: usize,
+    settings: &Settings,
+) -> u64 {
+    const FRAME: &str = r#"{"systemPrompt":,"messages":[],"tools":}"#;
+    let n_commas = messages.len().saturating_sub(1);
+    settings.tokens_of(FRAME.len() + system + messages.sum::<usize>() + n_commas + tools)
 }
 
 /// The sizes of a compaction; `None` where there is no reason for one. `request` is the size of the whole request.
@@ -89,8 +101,20 @@ pub fn budget(
     share: Option<f64>,
     settings: &Settings,
 ) -> Option<Budget> {
+    budget_of(settings.total(messages), || n_pairs(messages), request, model, mode, share, settings)
+}
+
+/// The same with the size of the messages, and how often an answer follows what a user said.
+pub(in crate::cline) fn budget_of(
+    sum: u64,
+    n_pairs: impl FnOnce() -> usize,
+    request: u64,
+    model: ModelInfo,
+    mode: Mode,
+    share: Option<f64>,
+    settings: &Settings,
+) -> Option<Budget> {
     let max_input = max_input(model, settings);
-    let sum = settings.total(messages);
     let overhead = request.saturating_sub(sum);
     let trigger = settings.trigger_share * max_input;
     if mode == Mode::Auto && (request as f64) < trigger {
@@ -99,7 +123,7 @@ pub fn budget(
     let message_trigger = at_least_one(trigger - overhead as f64);
     let (request_target, message_target) = match mode {
         Mode::Auto => {
-            let is_long = n_pairs(messages) >= settings.long_turns
+            let is_long = n_pairs() >= settings.long_turns
                 && model.max_output.is_some_and(|output| output > 0 && (output as f64) < max_input);
             let target = if is_long { settings.long_target_share * max_input } else { settings.target_share * trigger };
             let target = target.floor().min(max_input).min(trigger - 1.0);
@@ -126,7 +150,7 @@ fn at_least_one(number: f64) -> u64 {
 }
 
 /// Answers with a message of the user since the one before.
-fn n_pairs(messages: &[Value]) -> usize {
+pub(in crate::cline) fn n_pairs<'m>(messages: impl IntoIterator<Item = &'m Value>) -> usize {
     let (mut n, mut has_user) = (0, false);
     for message in messages {
         if is_user(message) {
