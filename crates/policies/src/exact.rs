@@ -333,7 +333,10 @@ mod tests {
         let value = Value::from("a\"\\/\u{8}\u{c}\n\r\t\u{1}\u{7f}\u{2028}é😀");
         let plain = "\"a\\\"\\\\/\\b\\f\\n\\r\\t\\u0001\u{7f}\u{2028}é😀\"";
         assert_eq!(js_json(&value), plain);
-        assert_eq!(js_json_len(&value), utf16_len(plain));
+        for n in [1, 2, 100] {
+            let long = Value::from(value.as_str().unwrap().repeat(n) + "plain");
+            assert_eq!(js_json_len(&long), js_json(&long).encode_utf16().count(), "{n}");
+        }
         assert_eq!(python_json(&value, PythonJson { unicode: true, ..PythonJson::default() }), plain);
         let ascii = "\"a\\\"\\\\/\\b\\f\\n\\r\\t\\u0001\\u007f\\u2028\\u00e9\\ud83d\\ude00\"";
         assert_eq!(python_json(&value, PythonJson::default()), ascii);

@@ -124,7 +124,9 @@ impl Cline {
     fn events(&self, state: &State<'_>, store: &Store, projected: &[Value]) -> Vec<(EventId, String)> {
         let mut events: Vec<(EventId, String)> = Vec::new();
         for message in projected {
-            let Some(at) = store.messages.iter().position(|stored| stored.value["id"] == message["id"]) else { continue };
+            let Some(at) = store.messages.iter().position(|stored| stored.value["id"] == message["id"]) else {
+                continue;
+            };
             let lines = serialize(message, &self.settings);
             for (line, index) in lines.into_iter().zip(store.owners_of(state, at, message)) {
                 let Some(entry) = state.view.get(index) else { continue };

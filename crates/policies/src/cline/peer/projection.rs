@@ -1,5 +1,6 @@
 //! Messages brought to a budget: unsafe blocks go, then texts get shorter, then messages go.
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
@@ -61,6 +62,14 @@ struct Item {
     message: Value,
     /// Of each block.
     blocks: Vec<usize>,
+    /// Characters of JSON, until the message changes.
+    length: OnceCell<usize>,
+}
+
+impl Item {
+    fn length(&self) -> usize {
+        *self.length.get_or_init(|| js_json_len(&self.message))
+    }
 }
 
 struct Projector<'s> {
@@ -92,6 +101,7 @@ pub fn project(messages: &[Value], target: i64, intent: Intent, settings: &Setti
         at,
         message: message.clone(),
         blocks: (0..blocks(message).len()).collect(),
+        length: OnceCell::new(),
     };
     let mut projector = Projector {
         settings,
@@ -147,37 +157,44 @@ fn is_unsafe(block: &Value) -> bool {
 
 impl Projector<'_> {
     fn total(&self) -> u64 {
-        self.items.iter().map(|item| self.settings.tokens(&item.message)).sum()
+        self.items.iter().map(|item| self.settings.tokens_of(item.length())).sum()
     }
 
     fn is_protected(&self, at: usize) -> bool {
         Some(at) == self.latest_typed || at >= self.live_tail
     }
 
-    /// Takes blocks out of messages, by what `left` leaves of each; messages that are left empty go too.
-    fn drop_blocks(&mut self, left: impl Fn(&Self, usize, Value) -> Option<Value>) {
+    /// Takes blocks out of messages: of those that `is_meant` names, what `left` leaves. Messages that are left empty
+    /// go too.
+    fn drop_blocks(&mut self, is_meant: impl Fn(&Self, usize, &Value) -> bool, left: impl Fn(Value) -> Option<Value>) {
         let mut items = std::mem::take(&mut self.items);
         items.retain_mut(|item| {
             let Value::Array(content) = &mut item.message["content"] else { return true };
-            let before = std::mem::take(content);
-            let (n, mut places) = (before.len(), Vec::new());
+            if !content.iter().any(|block| is_meant(self, item.at, block)) {
+                return true;
+            }
+            item.length.take();
+            let (before, mut places) = (std::mem::take(content), Vec::new());
             for (block, place) in before.into_iter().zip(&item.blocks) {
-                let from = js_json_len(&block);
-                let block = left(self, item.at, block);
-                let to = block.as_ref().map_or(0, js_json_len);
-                if to < from {
-                    let (kind, reason) = ("dropped_block", "unsafe_to_truncate");
+                let kept = if is_meant(self, item.at, &block) {
+                    let from = js_json_len(&block);
+                    let kept = left(block);
+                    let (kind, reason, to) =
+                        ("dropped_block", "unsafe_to_truncate", kept.as_ref().map_or(0, js_json_len));
                     self.actions.push(Action { kind, reason, message: item.at, block: Some(*place), from, to });
-                }
-                if let Some(block) = block {
+                    kept
+                } else {
+                    Some(block)
+                };
+                if let Some(block) = kept {
                     content.push(block);
                     places.push(*place);
                 }
             }
             item.blocks = places;
-            let stays = n == 0 || !content.is_empty();
+            let stays = !content.is_empty();
             if !stays {
-                let (kind, reason, from) = ("dropped_message", "over_budget", js_json_len(&item.message));
+                let (kind, reason, from) = ("dropped_message", "over_budget", item.length());
                 self.actions.push(Action { kind, reason, message: item.at, block: None, from, to: 0 });
             }
             stays
@@ -186,21 +203,26 @@ impl Projector<'_> {
     }
 
     fn drop_thinking(&mut self) {
-        self.drop_blocks(|_, _, block| Some(block).filter(|block| !is_kind(block, "thinking")));
+        self.drop_blocks(|_, _, block| is_kind(block, "thinking"), |_| None);
     }
 
     fn drop_unsafe(&mut self) {
-        self.drop_blocks(|this, at, mut block| {
-            if this.is_protected(at) {
-                return Some(block);
-            }
-            if is_kind(&block, "tool_result")
-                && let Value::Array(parts) = &mut block["content"]
-            {
-                parts.retain(|part| !is_unsafe(part));
-            }
-            Some(block).filter(|block| !is_unsafe(block))
-        });
+        let has_unsafe = |block: &Value| {
+            is_kind(block, "tool_result")
+                && block["content"].as_array().is_some_and(|parts| parts.iter().any(is_unsafe))
+        };
+        self.drop_blocks(
+            |this, at, block| !this.is_protected(at) && (is_unsafe(block) || has_unsafe(block)),
+            |mut block| {
+                if is_unsafe(&block) {
+                    return None;
+                }
+                if let Value::Array(parts) = &mut block["content"] {
+                    parts.retain(|part| !is_unsafe(part));
+                }
+                Some(block)
+            },
+        );
     }
 
     fn truncate(&mut self, target: u64) {
@@ -213,14 +235,15 @@ impl Projector<'_> {
             if self.is_protected(item.at) || !has_text(&item.message) {
                 continue;
             }
-            let from = js_json_len(&item.message);
-            let ratio = (from as f64 / self.settings.tokens(&item.message).max(1) as f64).max(1.0);
+            let from = item.length();
+            let ratio = (from as f64 / self.settings.tokens_of(from).max(1) as f64).max(1.0);
             let most =
                 ((target as f64 * ratio / count.max(1) as f64).floor() as usize).max(self.settings.least_characters);
             let message = truncated(&item.message, most, self.settings.least_characters);
             let (kind, reason, to) = ("truncated_text", "over_budget", js_json_len(&message));
             self.actions.push(Action { kind, reason, message: item.at, block: None, from, to });
-            self.items[index].message = message;
+            let item = &mut self.items[index];
+            (item.message, item.length) = (message, to.into());
         }
     }
 
@@ -228,7 +251,7 @@ impl Projector<'_> {
         let mut index = 0;
         while index < self.items.len() && self.total() > target {
             let item = &self.items[index];
-            let from = js_json_len(&item.message);
+            let from = item.length();
             if Some(item.at) == self.first_typed || Some(item.at) == self.latest_typed {
                 let (kind, reason) = ("preserved", "protected_live_tail");
                 self.actions.push(Action { kind, reason, message: item.at, block: None, from, to: from });
@@ -249,7 +272,7 @@ impl Projector<'_> {
                 let item = &self.items[member];
                 let is_pair = closure.len() > 1 || !tool_ids(&item.message).is_empty();
                 let reason = if is_pair { "tool_pair_boundary" } else { "over_budget" };
-                let from = js_json_len(&item.message);
+                let from = item.length();
                 self.actions.push(Action {
                     kind: "dropped_message",
                     reason,
