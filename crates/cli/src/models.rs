@@ -131,29 +131,12 @@ impl ModelArguments {
     }
 
     fn counter(&self, profile: &Profile) -> Result<&'static dyn TokenCounter, CliError> {
-        let counter = match self.by_file() {
-            Some(counter) => counter?,
-            None => condenser_models::tokenizer(&self.tokenizer).map_err(|error| CliError::Usage(error.to_string()))?,
-        };
+        let counter = counter(&self.tokenizer)?;
         // Made once and used until the command ends.
         Ok(match profile.images {
             Some(rule) => Box::leak(Box::new(WithImages::new(counter, rule))),
             None => counter,
         })
-    }
-
-    #[cfg(feature = "llm")]
-    fn by_file(&self) -> Option<Result<&'static dyn TokenCounter, CliError>> {
-        let opened = |path| match condenser_models::HuggingFace::open(path) {
-            Ok(counter) => Ok(Box::leak(Box::new(counter)) as &'static dyn TokenCounter),
-            Err(error) => Err(CliError::Input(error.to_string())),
-        };
-        self.tokenizer.ends_with(".json").then(|| opened(Path::new(&self.tokenizer)))
-    }
-
-    #[cfg(not(feature = "llm"))]
-    fn by_file(&self) -> Option<Result<&'static dyn TokenCounter, CliError>> {
-        self.tokenizer.ends_with(".json").then(|| Err(without_feature("a tokenizer.json")))
     }
 
     #[cfg(feature = "llm")]
@@ -175,6 +158,26 @@ impl ModelArguments {
         let is_file = file.extension().is_some_and(|extension| extension == "toml");
         Err(if is_file { without_feature("a summarizer that is a model") } else { unknown_summarizer(file) })
     }
+}
+
+/// What counts tokens, by its name or file.
+pub(crate) fn counter(name: &str) -> Result<&'static dyn TokenCounter, CliError> {
+    if name.ends_with(".json") {
+        return by_file(Path::new(name));
+    }
+    condenser_models::tokenizer(name).map_err(|error| CliError::Usage(error.to_string()))
+}
+
+#[cfg(feature = "llm")]
+fn by_file(path: &Path) -> Result<&'static dyn TokenCounter, CliError> {
+    let counter = condenser_models::HuggingFace::open(path).map_err(|error| CliError::Input(error.to_string()))?;
+    // Made once and used until the command ends.
+    Ok(Box::leak(Box::new(counter)))
+}
+
+#[cfg(not(feature = "llm"))]
+fn by_file(_: &Path) -> Result<&'static dyn TokenCounter, CliError> {
+    Err(without_feature("a tokenizer.json"))
 }
 
 #[cfg(not(feature = "llm"))]

@@ -67,6 +67,15 @@ fn each_trace_has_a_row_and_a_file_named_twice_is_read_once() {
     assert_eq!(row["condensations"], events["condensation"]);
     assert!(row["responses"].as_u64() > Some(10) && row["input_tokens"].as_u64() > Some(1000));
 
+    let counted = |tokenizer| {
+        let arguments = ["traces", "stats", PI, "--tokenizer", tokenizer, "--format", "jsonl"];
+        lines(&condenser(&arguments, b""))[0]["counted_tokens"].as_u64().unwrap()
+    };
+    assert!(row.get("counted_tokens").is_none());
+    assert!(counted("o200k") > 1000 && counted("bytes/4") > 1000);
+    assert_ne!(counted("o200k"), counted("bytes/4"));
+    assert_eq!(condenser(&["traces", "stats", PI, "--tokenizer", "guess"], b"").status.code(), Some(2));
+
     let table = condenser(&["traces", "stats", "fixtures/traces"], b"");
     assert_eq!(String::from_utf8_lossy(&table.stdout).lines().count(), 7);
 }

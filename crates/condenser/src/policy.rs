@@ -413,18 +413,22 @@ impl SummaryRequest {
     /// The text of the user message: the previous summary, then each event, then what stays, fenced as data. What
     /// would pass for a fence inside is broken.
     pub fn input(&self) -> String {
-        let mut text = String::new();
-        if let Some(previous) = &self.previous {
+        self.pieces().collect()
+    }
+
+    /// The input piece by piece. Tokenizers of today take the end of each for a boundary, so their sizes add up.
+    pub fn pieces(&self) -> impl Iterator<Item = String> {
+        let previous = self.previous.iter().map(|previous| {
             let previous = fenced(previous);
-            text.push_str(&format!("<PREVIOUS SUMMARY>\n{previous}\n</PREVIOUS SUMMARY>\n\n"));
-        }
-        for (id, event) in &self.events {
-            text.push_str(&format!("<EVENT id={:?}>\n{}\n</EVENT>\n", id.as_str(), fenced(event)));
-        }
-        for (id, event) in &self.kept {
-            text.push_str(&format!("<KEPT id={:?}>\n{}\n</KEPT>\n", id.as_str(), fenced(event)));
-        }
-        text
+            format!("<PREVIOUS SUMMARY>\n{previous}\n</PREVIOUS SUMMARY>\n\n")
+        });
+        let tagged = |tag, id: &EventId, text: &str| {
+            let text = fenced(text);
+            format!("<{tag} id={:?}>\n{text}\n</{tag}>\n", id.as_str())
+        };
+        let events = self.events.iter().map(move |(id, text)| tagged("EVENT", id, text));
+        let kept = self.kept.iter().map(move |(id, text)| tagged("KEPT", id, text));
+        previous.chain(events).chain(kept)
     }
 }
 

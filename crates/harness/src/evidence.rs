@@ -9,14 +9,13 @@
 //! answer one request. A source is as many steps back as its observation; what stands before the first step is one
 //! step back there.
 
-use std::collections::{HashMap, HashSet};
-
 use condenser::event::{Event, EventId, EventKind, Role};
 use condenser::recall::Recall;
 use condenser::request::text_of;
+use hashbrown::{HashMap, HashSet};
 
 use crate::items::{ItemId, Items};
-use crate::trace::{Presence, StepSpan, is_written};
+use crate::trace::{ById, Presence, StepSpan, is_written};
 
 /// From this many steps back on, a source is far.
 const FAR: usize = 5;
@@ -61,7 +60,7 @@ pub(crate) struct Holding {
 impl Evidence {
     pub(crate) fn find(
         events: &[&Event],
-        by_id: &HashMap<&EventId, usize>,
+        by_id: &ById<'_>,
         steps: &[StepSpan],
         presence: &Presence,
     ) -> (Self, Vec<Uses>) {
@@ -97,7 +96,7 @@ impl Evidence {
     fn uses(
         &self,
         events: &[&Event],
-        by_id: &HashMap<&EventId, usize>,
+        by_id: &ById<'_>,
         steps: &[StepSpan],
         presence: &Presence,
         first_user: Option<usize>,
@@ -188,12 +187,12 @@ impl Evidence {
     }
 
     /// What a rewritten entry holds.
-    pub(crate) fn of_kind(&self, kind: &EventKind, by_id: &HashMap<&EventId, usize>) -> Holding {
+    pub(crate) fn of_kind(&self, kind: &EventKind, by_id: &ById<'_>) -> Holding {
         Holding { items: held_by_kind(&self.items, kind), addresses: addresses(&text_of(kind), by_id) }
     }
 
     /// What a summary holds.
-    pub(crate) fn of_text(&self, text: &str, by_id: &HashMap<&EventId, usize>) -> Holding {
+    pub(crate) fn of_text(&self, text: &str, by_id: &ById<'_>) -> Holding {
         Holding { items: self.items.held_by(text), addresses: addresses(text, by_id) }
     }
 
@@ -218,7 +217,7 @@ fn held_by_kind(items: &Items, kind: &EventKind) -> Vec<ItemId> {
 }
 
 /// The events that a text names as `[event <id>]`.
-pub(crate) fn addresses(text: &str, by_id: &HashMap<&EventId, usize>) -> Vec<usize> {
+pub(crate) fn addresses(text: &str, by_id: &ById<'_>) -> Vec<usize> {
     let named = text.split("[event ").skip(1).filter_map(|rest| rest.split_once(']'));
     let mut found: Vec<usize> = named.filter_map(|(id, _)| by_id.get(&EventId::from(id)).copied()).collect();
     found.sort_unstable();

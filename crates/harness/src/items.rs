@@ -10,8 +10,7 @@
 //! only. It holds a span if one of its lines is the span; what tools put before the lines they show, a line number
 //! or `path:number:`, may be taken off first.
 
-use std::collections::HashMap;
-
+use hashbrown::HashMap;
 use serde_json::Value;
 
 /// Identifies an item in an [`Items`].

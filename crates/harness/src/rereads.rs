@@ -1,8 +1,7 @@
 //! Actions that read again what they had read before.
 
-use std::collections::HashMap;
-
 use condenser::event::{Event, EventKind, Outcome};
+use hashbrown::HashMap;
 
 use crate::effect::{Effect, Effects, Targets};
 use crate::trace::{Presence, StepSpan};

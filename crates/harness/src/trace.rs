@@ -1,7 +1,6 @@
 //! A trace prepared for replay: what is the same for every policy is computed once.
 
-use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::BuildHasher as _;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,6 +10,7 @@ use condenser::recall::Recall;
 use condenser::request::{Bodies, Incremental, Sizer, text_of};
 use condenser::tokens::{TokenCounter, Tokens};
 use condenser::view::{Rules, View};
+use hashbrown::{DefaultHashBuilder, HashMap, HashSet};
 
 use crate::evidence::{Evidence, Uses};
 use crate::rereads::{self, Reread};
@@ -32,6 +32,9 @@ pub struct Subject<'t> {
     /// The events of the active branch, in order, with unique ids.
     pub events: &'t [Event],
 }
+
+/// The place of each event. The map of the standard library may be dropped after what it borrows, another may not.
+pub(crate) type ById<'t> = std::collections::HashMap<&'t EventId, usize, DefaultHashBuilder>;
 
 /// One model response: what it wrote, and where the next one begins.
 #[derive(Clone, Debug)]
@@ -60,7 +63,7 @@ pub struct Prepared<'t> {
     pub(crate) output: Vec<u64>,
     /// By step: the seconds since the step before, where both have a time.
     pub(crate) idle: Vec<Option<f64>>,
-    pub(crate) by_id: HashMap<&'t EventId, usize>,
+    pub(crate) by_id: ById<'t>,
     pub(crate) presence: Presence,
     pub(crate) evidence: Evidence,
     /// By step: uses of evidence.
@@ -75,7 +78,7 @@ impl<'t> Prepared<'t> {
     pub fn new(subject: Subject<'t>, counter: &'t dyn TokenCounter, rules: Rules) -> Self {
         let (events, recorded) = sort_out(subject.events);
         let steps = steps(&events);
-        let counter = Counted { inner: counter, counts: Mutex::default() };
+        let counter = Counted { inner: counter, counts: Mutex::default(), hasher: DefaultHashBuilder::default() };
         let output = steps.iter().map(|step| {
             let tokens = step.written.iter().map(|&event| written(events[event], &counter)).sum::<Tokens>();
             tokens.0
@@ -175,6 +178,8 @@ impl Recall for Prepared<'_> {
 pub(crate) struct Counted<'t> {
     inner: &'t dyn TokenCounter,
     counts: Mutex<HashMap<(u64, usize), Tokens>>,
+    /// With a seed of its own, so that nobody can write texts that collide.
+    hasher: DefaultHashBuilder,
 }
 
 impl std::fmt::Debug for Counted<'_> {
@@ -317,9 +322,7 @@ impl TokenCounter for Counted<'_> {
         if text.len() < 16 {
             return self.inner.count(text);
         }
-        let mut hasher = DefaultHasher::new();
-        text.hash(&mut hasher);
-        let key = (hasher.finish(), text.len());
+        let key = (self.hasher.hash_one(text), text.len());
         let known = self.lock().get(&key).copied();
         known.unwrap_or_else(|| {
             let tokens = self.inner.count(text);

@@ -18,7 +18,7 @@ use crate::folding::Folding;
 use crate::layout::{self, Layout};
 use crate::masking::{MaskingSettings, ObservationMasking};
 use crate::pipeline;
-use crate::summarizing::{LlmSummarizing, SummarizingSettings, show};
+use crate::summarizing::{LlmSummarizing, SummarizingSettings, show, size_up_to};
 
 /// Calls of the summarizer for one pass.
 const CALLS: usize = 2;
@@ -116,7 +116,7 @@ impl Hybrid {
     /// Shows the summarizer what this pass would mask, as far as it has room.
     fn unmask(&self, state: &State<'_>, masks: &Edit, request: &mut SummaryRequest) {
         let room = state.budgets.summary_input.tokens;
-        let mut size = state.sizer.text(&request.input()) + state.sizer.text(&request.instructions);
+        let mut size = size_up_to(Tokens(u64::MAX), state, request);
         for (id, text) in request.events.iter_mut().rev().filter(|(id, _)| masks.rewrites.contains_key(id)) {
             let kind = state.view.position(id).and_then(|index| state.event(index)).map(|event| &event.kind);
             let Some(kind) = kind else { continue };

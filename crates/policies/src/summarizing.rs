@@ -218,8 +218,7 @@ impl LlmSummarizing {
             if request.events.is_empty() {
                 return Err(NoPlan::NoLegalCut);
             }
-            let size = || state.sizer.text(&request.input()) + state.sizer.text(&request.instructions);
-            if room.is_none_or(|room| size() <= room) {
+            if room.is_none_or(|room| size_up_to(room, state, &request) <= room) {
                 break;
             }
             // Every summary of the first range has to be in a shorter one too.
@@ -266,6 +265,19 @@ impl LlmSummarizing {
         }
         after
     }
+}
+
+/// The size of instructions and input; counting ends where it is more than `most`. It goes piece by piece, because the
+/// same events are shown again and again, and counters may know them.
+pub(crate) fn size_up_to(most: Tokens, state: &State<'_>, request: &SummaryRequest) -> Tokens {
+    let mut size = state.sizer.text(&request.instructions);
+    let mut pieces = request.pieces();
+    while size <= most
+        && let Some(piece) = pieces.next()
+    {
+        size += state.sizer.text(&piece);
+    }
+    size
 }
 
 /// A summary as its summarizer wrote it.

@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
+use condenser::TokenCounter;
 use condenser::event::{Event, EventKind, Role};
+use condenser::request::text_of;
 use condenser_traces::{Candidate, Item, Reader};
 use serde::Serialize;
 
 use crate::error::{CliError, Exit};
 use crate::input::{InputArguments, Notes};
+use crate::models::counter;
 use crate::output::Output;
 use crate::table::table;
 
@@ -18,6 +21,10 @@ pub(crate) enum TracesCommand {
     Stats {
         #[command(flatten)]
         input: InputArguments,
+        /// Count the tokens of all that an agent could be shown, too: with o200k, cl100k, estimate, chars/4, bytes/4, or
+        /// (with the feature `llm`) a tokenizer.json.
+        #[arg(long, value_name = "NAME")]
+        tokenizer: Option<String>,
         /// The form: a table, or a JSON object a line.
         #[arg(long, value_enum, default_value = "table")]
         format: StatsFormat,
@@ -43,6 +50,9 @@ struct Row {
     /// Reported by the provider, not counted; none where nothing was reported.
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
+    /// Of the texts of all events that a view shows; none where nothing was asked to count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counted_tokens: Option<u64>,
     condensations: u64,
     diagnostics: u64,
     #[serde(skip)]
@@ -50,7 +60,10 @@ struct Row {
 }
 
 impl Row {
-    fn add(&mut self, event: &Event) {
+    fn add(&mut self, event: &Event, counter: Option<&dyn TokenCounter>) {
+        if let Some(counter) = counter.filter(|_| event.kind.is_shown()) {
+            *self.counted_tokens.get_or_insert(0) += counter.count(&text_of(&event.kind)).0;
+        }
         *self.events.entry(event.kind.name()).or_default() += 1;
         let is_answer = match &event.kind {
             EventKind::Action(_) => true,
@@ -78,7 +91,8 @@ impl Row {
 }
 
 pub(crate) fn run(command: &TracesCommand) -> Result<Exit, CliError> {
-    let TracesCommand::Stats { input, format } = command;
+    let TracesCommand::Stats { input, tokenizer, format } = command;
+    let counter = tokenizer.as_deref().map(counter).transpose()?;
     let (candidates, mut met) = input.candidates()?;
     let mut output = Output::open(None)?;
     let mut all = Vec::new();
@@ -91,7 +105,7 @@ pub(crate) fn run(command: &TracesCommand) -> Result<Exit, CliError> {
             }
         };
         let mut notes = Notes::new(&candidate.path);
-        let rows = rows(reader, candidate, &mut notes);
+        let rows = rows(reader, candidate, counter, &mut notes);
         met.add(notes.finish());
         match format {
             StatsFormat::Jsonl => rows.iter().try_for_each(|row| output.json_line(row))?,
@@ -99,14 +113,19 @@ pub(crate) fn run(command: &TracesCommand) -> Result<Exit, CliError> {
         }
     }
     if *format == StatsFormat::Table {
-        output.text(&as_table(&all))?;
+        output.text(&as_table(&all, counter.is_some()))?;
     }
     output.finish()?;
     Ok(met.exit(input.strict))
 }
 
 /// The rows of a file, read event by event.
-fn rows(mut reader: Reader, candidate: &Candidate, notes: &mut Notes<'_>) -> Vec<Row> {
+fn rows(
+    mut reader: Reader,
+    candidate: &Candidate,
+    counter: Option<&dyn TokenCounter>,
+    notes: &mut Notes<'_>,
+) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut of_file = 0;
     for item in &mut reader {
@@ -114,7 +133,7 @@ fn rows(mut reader: Reader, candidate: &Candidate, notes: &mut Notes<'_>) -> Vec
             (Ok(Item::Begin(trace)), _) => {
                 rows.push(Row { path: trace.name, format: trace.format, records: trace.records, ..Row::default() });
             }
-            (Ok(Item::Event(event)), Some(row)) => row.add(&event),
+            (Ok(Item::Event(event)), Some(row)) => row.add(&event, counter),
             (Ok(Item::Diagnostic(diagnostic)), Some(row)) => {
                 row.diagnostics += 1;
                 notes.add(&diagnostic);
@@ -134,35 +153,27 @@ fn rows(mut reader: Reader, candidate: &Candidate, notes: &mut Notes<'_>) -> Vec
     rows
 }
 
-fn as_table(rows: &[Row]) -> String {
+fn as_table(rows: &[Row], is_counted: bool) -> String {
     let number = |n: Option<u64>| n.map_or_else(|| "–".to_owned(), |n| n.to_string());
-    table(
-        &[
-            "path",
-            "format",
-            "records",
-            "events",
-            "responses",
-            "tokens in",
-            "tokens out",
-            "condensations",
-            "diagnostics",
-        ],
-        rows.iter().map(|row| {
-            let kinds: Vec<String> = row.events.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
-            vec![
-                short(Path::new(&row.path)),
-                row.format.to_owned(),
-                row.records.to_string(),
-                kinds.join(", "),
-                row.responses.to_string(),
-                number(row.input_tokens),
-                number(row.output_tokens),
-                row.condensations.to_string(),
-                row.diagnostics.to_string(),
-            ]
-        }),
-    )
+    let mut head = vec!["path", "format", "records", "events", "responses", "tokens in", "tokens out"];
+    head.extend(is_counted.then_some("tokens counted"));
+    head.extend(["condensations", "diagnostics"]);
+    let cells = rows.iter().map(|row| {
+        let kinds: Vec<String> = row.events.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
+        let mut cells = vec![
+            short(Path::new(&row.path)),
+            row.format.to_owned(),
+            row.records.to_string(),
+            kinds.join(", "),
+            row.responses.to_string(),
+            number(row.input_tokens),
+            number(row.output_tokens),
+        ];
+        cells.extend(is_counted.then(|| number(row.counted_tokens)));
+        cells.extend([row.condensations.to_string(), row.diagnostics.to_string()]);
+        cells
+    });
+    table(&head, cells)
 }
 
 /// The last two parts of a path.

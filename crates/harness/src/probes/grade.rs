@@ -1,10 +1,8 @@
 //! How a request is graded.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt;
 
-use condenser::event::EventId;
 use condenser::request::Body;
 use condenser::tokens::Tokens;
 use serde::{Deserialize, Serialize};
@@ -14,6 +12,7 @@ use super::{Probe, ProbeKind};
 use crate::evidence::addresses;
 use crate::replay::Seen;
 use crate::row::Status;
+use crate::trace::ById;
 
 /// What became of values that no longer hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -115,7 +114,7 @@ impl<'a> Texts<'a> {
     }
 
     /// The events whose addresses stand in the request.
-    pub(crate) fn addressed(&self, by_id: &HashMap<&EventId, usize>) -> Vec<usize> {
+    pub(crate) fn addressed(&self, by_id: &ById<'_>) -> Vec<usize> {
         self.all().flat_map(|text| addresses(text, by_id)).collect()
     }
 }

@@ -1,9 +1,11 @@
-//! What comparing takes, against importing a trace and counting its tokens once.
+//! What comparing takes, against importing a trace and counting its tokens once: as whole commands, by the clock, and
+//! inside of one process, by the time on the processor.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use condenser::profile::ModelProfile;
 use condenser::request::text_of;
 use condenser::{Policy, Rules, Tokens};
@@ -14,11 +16,13 @@ use serde_json::Map;
 
 use super::tokens::on_processor;
 
-/// Comparing may take so many times as long as importing and counting.
+/// A command that compares may take so many times as long as one that imports and counts.
 const MOST: f64 = 3.0;
 /// Each time is the median of so many.
 const RUNS: usize = 5;
-/// Each of them is repeated for so long.
+/// The same of commands, after one that is not counted.
+const COMMANDS: usize = 9;
+/// Each run inside of one process is repeated for so long.
 const LEAST: Duration = Duration::from_millis(200);
 
 /// Prints a line for the native policies together and for each port by itself. Whether all are within the bound.
@@ -60,8 +64,20 @@ pub(crate) fn command(paths: &[PathBuf]) -> anyhow::Result<bool> {
         recall: true,
     };
     let steps = Prepared::new(subject, counter, Rules::Sound).n_steps();
-    println!("{}: {steps} steps; importing and counting once takes {:.3} s", trace.name, floor.as_secs_f64());
-    let mut is_fast = true;
+    let least = command_time(&path, &["traces", "stats", "--tokenizer", "o200k"])?;
+    println!("{}: {steps} steps; times of importing it and counting its tokens once", trace.name);
+    println!("{:28} {:>18} {:>24}", "", "command, clock", "in process, processor");
+    let row = |name: &str, command: Duration, inside: Duration| {
+        let ratio = |it: Duration, base: Duration| it.as_secs_f64() / base.as_secs_f64();
+        let (command_s, inside_s) = (command.as_secs_f64(), inside.as_secs_f64());
+        println!(
+            "{name:28} {command_s:8.3} s {:>7.2} {inside_s:14.3} s {:>7.2}",
+            ratio(command, least),
+            ratio(inside, floor)
+        );
+        ratio(command, least) <= MOST
+    };
+    let mut is_fast = row("import and count", least, floor);
     let mut check = |name: &str, policies: &[Box<dyn Policy>]| -> anyhow::Result<()> {
         // Importing belongs to a comparison.
         let (taken, _) = median(|| {
@@ -70,9 +86,9 @@ pub(crate) fn command(paths: &[PathBuf]) -> anyhow::Result<bool> {
             let prepared = Prepared::new(subject, counter, Rules::Sound);
             Ok(policies.iter().map(|policy| run(&prepared, &**policy, &settings).row.input_tokens).sum::<u64>())
         })?;
-        let ratio = taken.as_secs_f64() / floor.as_secs_f64();
-        is_fast &= ratio <= MOST;
-        println!("{name:28} {:.3} s, {ratio:.2} times", taken.as_secs_f64());
+        let names: Vec<&str> = policies.iter().map(|policy| policy.name()).collect();
+        let command = command_time(&path, &["compare", "--window", "32k", "--policy", &names.join(",")])?;
+        is_fast &= row(name, command, taken);
         Ok(())
     };
     let build = |kind: Option<PolicyKind>| {
@@ -88,6 +104,24 @@ pub(crate) fn command(paths: &[PathBuf]) -> anyhow::Result<bool> {
         }
     }
     Ok(is_fast)
+}
+
+/// The median time by the clock of the command that was built beside this one, with as many threads as it takes.
+fn command_time(trace: &Path, arguments: &[&str]) -> anyhow::Result<Duration> {
+    let binary = std::env::current_exe()?.with_file_name("condenser");
+    let mut times = Vec::new();
+    for _ in 0..=COMMANDS {
+        let started = Instant::now();
+        let status = Command::new(&binary).args(arguments).arg(trace).stdout(Stdio::null()).status();
+        let status = status.with_context(|| {
+            format!("{} does not run; `cargo build --release -p condenser-cli` makes it", binary.display())
+        })?;
+        ensure!(status.success(), "condenser {} ends with {status}", arguments.join(" "));
+        times.push(started.elapsed());
+    }
+    times.remove(0);
+    times.sort();
+    Ok(times[COMMANDS / 2])
 }
 
 /// The median of several times on the processor, and what the last run gave.
